@@ -34,7 +34,7 @@ package struct CustomerQuery: Sendable {
 package struct CustomerReading: Sendable {
     /// `full` only where every list that was needed was read to its last page.
     package var coverage: Coverage
-    package var observations: [Observation]
+    package var observations: [Observation] = []
     /// Why the reading is not full; the last failure, where there were several.
     package var failure: ReadFailure?
     /// HTTP requests sent.
@@ -42,25 +42,9 @@ package struct CustomerReading: Sendable {
     /// Whether one-time purchases were listed.
     ///
     /// Where not, because a subscription gives access, silence about a one-time purchase means nothing.
-    package var purchasesListed: Bool
+    package var purchasesListed = false
     /// An item was listed, and whether it gives access can't be read.
-    package var hasUnreadable: Bool
-
-    package init(
-        coverage: Coverage,
-        observations: [Observation] = [],
-        failure: ReadFailure? = nil,
-        requests: Int,
-        purchasesListed: Bool = false,
-        hasUnreadable: Bool = false
-    ) {
-        self.hasUnreadable = hasUnreadable
-        self.coverage = coverage
-        self.observations = observations
-        self.failure = failure
-        self.requests = requests
-        self.purchasesListed = purchasesListed
-    }
+    package var hasUnreadable = false
 }
 
 /// What typed ids led to.

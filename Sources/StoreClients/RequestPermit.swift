@@ -18,8 +18,8 @@ package struct StoreAnswer: Hashable, Sendable {
     package var status: Int?
     /// What went wrong; `nil` for a usable answer, such as that there is no such customer.
     ///
-    /// Also `nil` for whatever goes wrong with a lookup of an id that a client typed, save what no id brings about: that we
-    /// are too fast, and that our key is not taken.
+    /// Also `nil` for whatever goes wrong with a lookup of an id that a client typed, save what no id brings about:
+    /// that we are too fast, and that our key is not taken.
     package var failure: ReadFailure.Code?
     /// Requests a minute that the store allows, by its own header.
     package var limit: Int?
@@ -36,30 +36,8 @@ package struct StoreAnswer: Hashable, Sendable {
     /// `false` for good answers, for failures that say nothing about the store's health (throttling, a locked
     /// customer, a refused request, one item that does not decode, our own cancellation), and for every lookup of an
     /// id that a client typed.
-    package var countsForBreaker: Bool
+    package var countsForBreaker = false
 
-    package init(
-        status: Int? = nil,
-        failure: ReadFailure.Code? = nil,
-        limit: Int? = nil,
-        usage: Int? = nil,
-        retryAfter: Duration? = nil,
-        dateSkewSeconds: Int64? = nil,
-        elapsed: Duration? = nil,
-        countsForBreaker: Bool = false
-    ) {
-        self.elapsed = elapsed
-        self.status = status
-        self.failure = failure
-        self.limit = limit
-        self.usage = usage
-        self.retryAfter = retryAfter
-        self.dateSkewSeconds = dateSkewSeconds
-        self.countsForBreaker = countsForBreaker
-    }
-}
-
-extension StoreAnswer {
     /// Whether the failure says something about the store or our access to it, and not about one customer or request.
     package var concernsStore: Bool { countsForBreaker || failure == .throttled || failure == .unauthorized }
 }

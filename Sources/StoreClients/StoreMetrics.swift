@@ -1,17 +1,5 @@
 import Metrics
 
-/// The metrics of the store clients, by name.
-///
-/// Labels come from enums and route templates, never from ids.
-enum StoreMetricNames {
-    /// Requests sent, by store, status class and endpoint template.
-    static let requests = "entitlement_sync_store_requests_total"
-    /// Time of requests, by store and status class.
-    static let duration = "entitlement_sync_store_request_duration_seconds"
-    /// Requests one reading of a customer took, by store.
-    static let requestsPerRead = "entitlement_sync_requests_per_read"
-}
-
 /// The class of an HTTP status, for labels.
 enum StatusClass: Int, Sendable, CaseIterable {
     case none, informational, success, redirection, clientError, serverError
@@ -26,32 +14,33 @@ enum StatusClass: Int, Sendable, CaseIterable {
 }
 
 /// The metrics of one store, made once: to find a handler by its labels costs more than to count.
+///
+/// Labels come from enums and route templates, never from ids.
 struct StoreMetrics: Sendable {
+    /// Requests sent, by store, status class and endpoint template.
     private let requests: [[Counter]]
+    /// Time of requests, by store and status class.
     private let durations: [Timer]
+    /// Requests one reading of a customer took, by store.
     private let perRead: Recorder
 
-    /// Makes the handlers.
-    ///
-    /// - Parameters:
-    ///   - store: the label of the store.
-    ///   - endpoints: the store's route templates; a request names one by its index.
+    /// Makes the handlers; a request names its route template by its index.
     init(store: String, endpoints: [String]) {
         requests = endpoints.map { endpoint in
             StatusClass.allCases.map { status in
                 Counter(
-                    label: StoreMetricNames.requests,
+                    label: "entitlement_sync_store_requests_total",
                     dimensions: [("store", store), ("status", status.label), ("endpoint", endpoint)]
                 )
             }
         }
         durations = StatusClass.allCases.map { status in
             Timer(
-                label: StoreMetricNames.duration,
+                label: "entitlement_sync_store_request_duration_seconds",
                 dimensions: [("store", store), ("status", status.label)]
             )
         }
-        perRead = Recorder(label: StoreMetricNames.requestsPerRead, dimensions: [("store", store)])
+        perRead = Recorder(label: "entitlement_sync_requests_per_read", dimensions: [("store", store)])
     }
 
     func countRequest(endpoint: Int, status: Int?, took duration: Duration) {

@@ -45,19 +45,15 @@ struct StoreRequester: Sendable {
     private let throttle = LogThrottle<ReadFailure.Code>()
     private let metrics: StoreMetrics
 
-    /// - Parameters:
-    ///   - store: whose requests these are.
-    ///   - endpoints: its route templates, for labels.
-    ///   - http: carries the requests.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
-    ///   - headers: reads what the store tells of itself.
+    /// Makes a requester; `endpoints` are the store's route templates, for labels.
+    ///
+    /// The logger hears of failures; of no ids, keys and bodies. `headers` reads what the store tells of itself.
     init(
         _ store: Store,
-        endpoints: [String],
-        http: HTTPClient,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64,
+        _ endpoints: [String],
+        _ http: HTTPClient,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64,
         headers: @escaping @Sendable (HTTPClientResponse) -> StoreHeaders = { _ in StoreHeaders() }
     ) {
         self.store = store
@@ -72,15 +68,11 @@ struct StoreRequester: Sendable {
     /// Notes how many requests one reading of a user took.
     func recordRead(requests: Int) { metrics.recordRead(requests: requests) }
 
-    /// Sends a request.
+    /// Sends a request; where the gate says no, nothing is sent.
     ///
-    /// - Parameters:
-    ///   - call: the request.
-    ///   - requests: raised by one for a request that was sent.
-    ///   - oddity: what is odd about a usable value: one customer's trouble, and no word on the store's health.
-    ///   - read: makes a value of the answer, or throws what it comes to; that an id is unknown is a value.
-    /// - Returns: what `read` made of it.
-    /// - Throws: why there is no usable answer, with the store's name; nothing was sent where the gate said no.
+    /// `requests` is raised by one for a request that was sent. `read` makes a value of the answer, or throws what it
+    /// comes to; that an id is unknown is a value. `oddity` says what is odd about a usable value: one customer's
+    /// trouble, and no word on the store's health.
     func send<Value>(
         _ call: StoreCall,
         requests: inout Int,
@@ -139,15 +131,15 @@ struct StoreRequester: Sendable {
         isOddity: Bool = false
     ) {
         let headers = response.map(headers) ?? StoreHeaders()
-        // What an id of a client brings about is no word on the store's health, be it good or bad; what the store thinks
-        // of our key, and that we are too fast, no id brings about.
-        let isTold =
+        // What an id of a client brings about is no word on the store's health, be it good or bad; what the store
+        // thinks of our key, and that we are too fast, no id brings about.
+        let saysOfStore =
             call.purpose == .reading || failure?.code == .throttled
             || failure?.code == .unauthorized && call.purpose == .lookup
         call.gate.report(
             StoreAnswer(
-                status: isTold ? response?.status : nil,
-                failure: isTold ? failure?.code : nil,
+                status: saysOfStore ? response?.status : nil,
+                failure: saysOfStore ? failure?.code : nil,
                 limit: headers.limit,
                 usage: headers.usage,
                 retryAfter: failure?.retryAfter,
@@ -159,7 +151,7 @@ struct StoreRequester: Sendable {
         )
         guard let failure, let unsaid = throttle.leave(for: failure.code) else { return }
         logger.log(
-            level: isTold && Self.noteworthy.contains(failure.code) ? .info : .debug,
+            level: saysOfStore && Self.noteworthy.contains(failure.code) ? .info : .debug,
             "store gave no usable answer",
             metadata: [
                 "store": "\(store.rawValue)",
@@ -174,4 +166,41 @@ struct StoreRequester: Sendable {
 
     /// Failures that an operator has to know; the rest show in the metrics.
     private static let noteworthy: Set<ReadFailure.Code> = [.unauthorized, .rejected, .malformed, .unusableID]
+}
+
+/// The failures that the breaker counts against the store.
+///
+/// Throttling belongs to the budget, a lock to one customer, a refusal to our own request; the rest never comes from a
+/// store.
+let breakerFailures: Set<ReadFailure.Code> = [.unavailable, .timeout, .malformed, .unauthorized]
+
+/// Decodes a store's answer; what can't be decoded is `malformed`.
+func decoded<Value>(_ body: [UInt8], _ decode: ([UInt8]) throws(JSONFault) -> Value) throws(ReadFailure) -> Value {
+    do throws(JSONFault) { return try decode(body) } catch { throw ReadFailure(.malformed) }
+}
+
+/// A store's wish to be left alone for a while.
+enum RetryAfter {
+    /// More milliseconds since 1970 than seconds ever will be: the App Store names the moment so.
+    private static let leastEpochMs: Int64 = 100_000_000_000
+
+    /// Reads a `Retry-After`: seconds, a date, or milliseconds since 1970; `now` is by the clock of its writer.
+    ///
+    /// - Returns: the wait, uncapped; `nil` for anything else.
+    static func wait(_ text: String, now: Int64) -> Duration? {
+        guard !text.isEmpty, text.utf8.count <= 18, text.utf8.allSatisfy(\.isDigit) else {
+            return HTTPDate.seconds(text).map { .seconds(max(0, $0 - now)) }
+        }
+        guard let number = Int64(text) else { return nil }
+        return number < leastEpochMs ? .seconds(number) : .milliseconds(max(0, number - now * 1000))
+    }
+}
+
+/// Settings with a secret in them, of which only the description may be seen.
+package protocol RedactedSettings: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {}
+
+extension RedactedSettings {
+    package var debugDescription: String { description }
+    /// Keeps `dump` and string interpolation of enclosing values from reaching the secret.
+    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }

@@ -81,7 +81,7 @@ package struct Acknowledger: Service {
             switch try await state(sale) {
             case .acknowledged: return .already
             case .over: return due.isPastDeadline ? .missed : .over
-            case .untold: return due.isPastDeadline ? .missed : .failed
+            case .unknown: return due.isPastDeadline ? .missed : .failed
             case .pending: break
             }
         }
@@ -90,7 +90,7 @@ package struct Acknowledger: Service {
         switch try await state(sale) {
         case .acknowledged: return .already
         case .over: return .over
-        case .pending, .untold: return .failed
+        case .pending, .unknown: return .failed
         }
     }
 

@@ -8,12 +8,7 @@ package enum Base64 {
         /// `-` and `_`, never padded.
         case url
 
-        fileprivate var values: [UInt8] {
-            switch self {
-            case .standard: Base64.standardValues
-            case .url: Base64.urlValues
-            }
-        }
+        fileprivate var values: [UInt8] { self == .standard ? Base64.standardValues : Base64.urlValues }
     }
 
     /// What a byte has in a table that is no character of the alphabet.
@@ -30,9 +25,7 @@ package enum Base64 {
         return values
     }
 
-    /// Decodes a text.
-    ///
-    /// - Returns: `nil` where a character or the length is wrong, or the text is not the one that its bytes are written as.
+    /// Decodes a text; `nil` where a character or the length is wrong, or its bytes are written in another way.
     package static func decode(_ text: some Collection<UInt8>, _ alphabet: Alphabet) -> [UInt8]? {
         let length = text.count
         var padding = 0
@@ -57,8 +50,8 @@ package enum Base64 {
             held -= 8
             bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(held)))
         }
-        // The last character may have bits that mean nothing. They have to be zero: a signature could be altered and still
-        // be the same.
+        // Bits of the last character that mean nothing have to be zero: else an altered signature would still be the
+        // same.
         guard bits & (1 << UInt32(held) - 1) == 0 else { return nil }
         return bytes
     }

@@ -5,10 +5,10 @@ package enum PercentCoding {
         var encoded: [UInt8] = []
         encoded.reserveCapacity(text.utf8.count)
         for byte in text.utf8 {
-            if isUnreserved(byte) {
+            if byte.isLetterOrDigit || "-._~".utf8.contains(byte) {
                 encoded.append(byte)
             } else {
-                encoded += [UInt8(ascii: "%"), hexDigit(byte >> 4), hexDigit(byte & 0xF)]
+                encoded += "%\(Hex.encode([byte]).uppercased())".utf8
             }
         }
         return String(decoding: encoded, as: UTF8.self)
@@ -32,24 +32,37 @@ package enum PercentCoding {
         }
         return String(validating: decoded, as: UTF8.self)
     }
+}
 
-    private static func isUnreserved(_ byte: UInt8) -> Bool {
-        byte.isLetterOrDigit || "-._~".utf8.contains(byte)
+/// Bytes as two hexadecimal digits each.
+package enum Hex {
+    private static let digits = Array("0123456789abcdef".utf8)
+
+    /// Writes bytes, in lower case.
+    package static func encode(_ bytes: some Sequence<UInt8>) -> String {
+        var text: [UInt8] = []
+        for byte in bytes { text += [digits[Int(byte >> 4)], digits[Int(byte & 15)]] }
+        return String(decoding: text, as: UTF8.self)
     }
 
-    private static func hexDigit(_ value: UInt8) -> UInt8 {
-        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "A") + value - 10
+    /// What a digit stands for, in either case; `nil` for any other byte.
+    package static func value(of digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        default: nil
+        }
     }
 }
 
 extension UInt8 {
     /// Whether this is a letter or a digit of ASCII.
-    package var isLetterOrDigit: Bool {
-        switch self {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: false
-        }
-    }
+    package var isLetterOrDigit: Bool { isDigit || (0x41...0x5A).contains(self & 0xDF) }
+
+    /// Whether this is a digit of ASCII.
+    package var isDigit: Bool { (0x30...0x39).contains(self) }
+
+    /// Whether this is a visible character of ASCII.
+    package var isVisible: Bool { (0x21...0x7E).contains(self) }
 }

@@ -2,12 +2,11 @@ package import Entitlements
 
 /// Times as RFC 3339 writes them, such as `2026-03-01T08:00:00.123Z`.
 package enum RFC3339 {
-    /// Reads a time.
+    /// Reads a time with `Z` or an offset such as `+05:30`, and none to nine digits of a fraction.
     ///
-    /// - Parameter text: with `Z` or an offset such as `+05:30`, and none to nine digits of a fraction; what is finer
-    ///   than a microsecond is cut off.
-    /// - Returns: `nil` for anything else: lower-case letters, a space between date and time, a day that no month has, and
-    ///   for times outside the years that an `Instant` is made for.
+    /// What is finer than a microsecond is cut off. `nil` for anything else: lower-case letters, a space between date
+    /// and time, a day that no month has, and for times outside the years that an `Instant` is made for.
+    ///
     /// - SeeAlso: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
     package static func instant(_ text: String) -> Instant? {
         guard let time = read(text), let instant = Instant(milliseconds: time.seconds * 1000) else { return nil }
@@ -16,9 +15,6 @@ package enum RFC3339 {
 
     /// Reads a time of 1970 or later as receipts have it: far ahead for what has no end, and from Xcode with an offset
     /// without colon.
-    ///
-    /// - Parameter text: as for `instant`.
-    /// - Returns: `nil` for anything else.
     package static func receiptInstant(_ text: String) -> Instant? {
         guard let time = read(text, needsColon: false), time.seconds >= 0 else { return nil }
         return Instant(microseconds: time.seconds * 1_000_000 + time.microseconds)
@@ -60,7 +56,7 @@ package enum RFC3339 {
         }
 
         private mutating func digit() -> Int64? {
-            guard let byte = next, (0x30...0x39).contains(byte) else { return nil }
+            guard let byte = next, byte.isDigit else { return nil }
             position += 1
             return Int64(byte - 0x30)
         }
@@ -106,6 +102,11 @@ extension JSONReader {
         guard let text = try readOptionalString() else { return nil }
         guard let instant = RFC3339.instant(text) else { throw .outOfRange }
         return instant
+    }
+
+    /// Reads a time of RFC 3339, or `null`; `nil` as well for anything else.
+    package mutating func readSoundTime() throws(JSONFault) -> Instant? {
+        try readIfSound { reader throws(JSONFault) in try reader.readOptionalTime() }
     }
 
     /// Consumes a value of any kind.

@@ -1,7 +1,7 @@
 import Entitlements
 import Postgres
 import RateLimits
-import StoreClients
+@testable import StoreClients
 import Testing
 
 /// The shared budget, from its first request on.

@@ -6,11 +6,6 @@ package struct TokenUser: Hashable, Sendable {
     package var id: String
     /// Until when the token says so.
     package var expiresAt: Instant
-
-    package init(id: String, expiresAt: Instant) {
-        self.id = id
-        self.expiresAt = expiresAt
-    }
 }
 
 /// Verifies the tokens of the app's users, by the configured issuer that they name.
@@ -31,8 +26,7 @@ package struct AppTokens: Sendable {
     package func user(of token: String) async throws(TokenFailure) -> TokenUser {
         if let issuer, firebase == nil || Self.says(token, issuer.issuer) { return try await issuer.user(of: token) }
         guard let firebase else { throw .refused(.wrongIssuer) }
-        let user = try await firebase.user(of: token)
-        return TokenUser(id: user.id, expiresAt: user.expiresAt)
+        return try await firebase.user(of: token)
     }
 
     private static func says(_ token: String, _ issuer: String) -> Bool {

@@ -1,4 +1,5 @@
 package import HTTPTypes
+import TextFormats
 
 /// How long an answer may be kept.
 package enum CacheLifetime {
@@ -7,8 +8,8 @@ package enum CacheLifetime {
 
     /// What an answer's headers say: `max-age` less `Age`, at least a minute and at most a day.
     ///
-    /// - Parameter headers: the answer's.
-    /// - Returns: a minute where they say nothing that can be read.
+    /// A minute where they say nothing that can be read.
+    ///
     /// - SeeAlso: RFC 9111, sections 4.2.3 and 5.2.2.1
     package static func lifetime(_ headers: HTTPFields) -> Duration {
         var seconds: Int64?
@@ -30,9 +31,6 @@ package enum CacheLifetime {
     }
 
     private static func number(_ text: Substring) -> Int64? {
-        guard !text.isEmpty, text.utf8.count <= 12, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
-            return nil
-        }
-        return Int64(text)
+        text.utf8.count <= 12 && text.utf8.allSatisfy(\.isDigit) ? Int64(text) : nil
     }
 }

@@ -9,7 +9,6 @@ package struct FirebaseClaims: Sendable {
     package var issuedAt: Int64
     package var expiresAt: Int64
     package var signedInAt: Int64
-    package var provider: String?
     package var tenant: String?
 
     private enum Field: String, CaseIterable {
@@ -30,50 +29,32 @@ package struct FirebaseClaims: Sendable {
     ///
     /// - Throws: `malformed` where it is no JSON object, or a member is missing or of a wrong type.
     package init(payload: [UInt8]) throws(TokenRefusal) {
-        do throws(JSONFault) { self = try Self.read(payload) } catch { throw .malformed }
-    }
-
-    private init(_ texts: [Field: String], _ times: [Field: Int64]) throws(JSONFault) {
-        func text(_ field: Field) throws(JSONFault) -> String {
-            guard let text = texts[field] else { throw .missing }
-            return text
-        }
-        func time(_ field: Field) throws(JSONFault) -> Int64 {
-            guard let time = times[field] else { throw .missing }
-            guard (0...Self.latest).contains(time) else { throw .outOfRange }
-            return time
-        }
-        issuer = try text(.iss)
-        audience = try text(.aud)
-        subject = try text(.sub)
-        issuedAt = try time(.iat)
-        expiresAt = try time(.exp)
-        signedInAt = try time(.authTime)
-    }
-
-    private static func read(_ payload: [UInt8]) throws(JSONFault) -> FirebaseClaims {
-        var reader = try JSONReader(payload)
         var texts: [Field: String] = [:]
         var times: [Field: Int64] = [:]
-        var provider: String?
         var tenant: String?
-        try reader.readObject(fields) { reader, field throws(JSONFault) in
-            switch field {
-            case .iss, .aud, .sub: texts[field] = try reader.readString()
-            case .iat, .exp, .authTime: times[field] = try reader.readOptionalInteger()
-            case .firebase:
-                try reader.readObject(firebaseFields) { reader, field throws(JSONFault) in
-                    switch field {
-                    case .tenant: tenant = try reader.readOptionalString()
-                    case .provider: provider = try reader.readOptionalString()
+        do throws(JSONFault) {
+            try JSONReader.readObject(in: payload, Self.fields) { reader, field throws(JSONFault) in
+                switch field {
+                case .iss, .aud, .sub: texts[field] = try reader.readString()
+                case .iat, .exp, .authTime: times[field] = try reader.readOptionalInteger()
+                case .firebase:
+                    try reader.readObject(Self.firebaseFields) { reader, field throws(JSONFault) in
+                        let text = try reader.readOptionalString()
+                        if field == .tenant { tenant = text }
                     }
                 }
             }
-        }
-        try reader.finish()
-        var claims = try FirebaseClaims(texts, times)
-        claims.provider = provider
-        claims.tenant = tenant
-        return claims
+        } catch { throw .malformed }
+        guard let issuer = texts[.iss], let audience = texts[.aud], let subject = texts[.sub],
+            let issuedAt = times[.iat], let expiresAt = times[.exp], let signedInAt = times[.authTime],
+            times.values.allSatisfy((0...Self.latest).contains)
+        else { throw .malformed }
+        self.issuer = issuer
+        self.audience = audience
+        self.subject = subject
+        self.issuedAt = issuedAt
+        self.expiresAt = expiresAt
+        self.signedInAt = signedInAt
+        self.tenant = tenant
     }
 }

@@ -4,25 +4,6 @@ package import Logging
 import TextFormats
 package import Transport
 
-/// The user that a genuine ID token names.
-package struct FirebaseUser: Hashable, Sendable {
-    /// The user's id, 1 to 128 characters.
-    package var id: String
-    /// When the user really signed in; refreshing a token does not change it.
-    package var signedInAt: Instant
-    /// Until when the token says so.
-    package var expiresAt: Instant
-    /// How, such as `apple.com`; `anonymous` for a user who never did, and empty where the token does not say.
-    package var provider: String
-
-    package init(id: String, signedInAt: Instant, expiresAt: Instant, provider: String) {
-        self.id = id
-        self.signedInAt = signedInAt
-        self.expiresAt = expiresAt
-        self.provider = provider
-    }
-}
-
 /// Verifies the ID tokens of one Firebase project, here, with Google's public keys alone.
 ///
 /// All projects share those keys: issuer and audience alone tell whose a token is. That a user signed out, or is no
@@ -41,39 +22,17 @@ package struct FirebaseTokens: Sendable {
     private let keys: SignerKeys
     private let systemSeconds: @Sendable () -> Int64
 
-    /// Makes a verifier.
+    /// Makes a verifier for a project by its id, not its number; throws every fault of the settings at once.
     ///
-    /// - Parameters:
-    ///   - projectID: the project's id, not its number.
-    ///   - keysURL: a JWK set; plain http is taken for loopback hosts only.
-    ///   - http: carries the requests for keys, with its own timeouts and size cap.
-    ///   - logger: hears that keys can't be had; of no token.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
-    /// - Throws: every fault at once.
+    /// `keysURL` is a JWK set; plain http is taken for loopback hosts only. The logger hears that keys can't be had; of
+    /// no token. `systemSeconds` is the system's clock, in seconds since 1970. The key set is empty at first.
     package init(
         projectID: String,
         keysURL: String = usualKeysURL,
         http: HTTPClient,
         logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
-    ) throws(SettingFaults<Fault>) {
-        try self.init(
-            projectID: projectID,
-            keysURL: keysURL,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds,
-            keys: KeySet(of: nil, pause: SignerKeys.pause)
-        )
-    }
-
-    package init(
-        projectID: String,
-        keysURL: String,
-        http: HTTPClient,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64,
-        keys: KeySet
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) },
+        keys: KeySet = KeySet(of: nil, pause: SignerKeys.pause)
     ) throws(SettingFaults<Fault>) {
         var faults: [Fault] = []
         if !Self.isProjectID(projectID) { faults.append(.projectID) }
@@ -87,31 +46,20 @@ package struct FirebaseTokens: Sendable {
         self.systemSeconds = systemSeconds
     }
 
-    /// Finds out which user a token names.
+    /// Finds out which user a token, a compact JWS of at most 8 KiB, names.
     ///
-    /// - Parameter token: a compact JWS of at most 8 KiB.
-    /// - Returns: the user.
-    /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of this project, `unread` where keys are missing
-    ///   that may be had later.
-    package func user(of token: String) async throws(TokenFailure) -> FirebaseUser {
+    /// `refused` for whatever is no valid token of this project, `unread` where keys are missing that may be had later.
+    package func user(of token: String) async throws(TokenFailure) -> TokenUser {
         let claims = try await keys.verified(token) { payload throws(TokenRefusal) in
             let claims = try FirebaseClaims(payload: payload)
             try check(claims)
             return claims
         }
         guard claims.tenant == nil else { throw .refused(.tenant) }
-        return FirebaseUser(
-            id: claims.subject,
-            signedInAt: Instant(microseconds: claims.signedInAt * 1_000_000),
-            expiresAt: Instant(microseconds: claims.expiresAt * 1_000_000),
-            provider: claims.provider ?? ""
-        )
+        return TokenUser(id: claims.subject, expiresAt: Instant(microseconds: claims.expiresAt * 1_000_000))
     }
 
-    /// Requests the keys, to check whether they can be had.
-    ///
-    /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
-    /// - Throws: `ReadFailure`.
+    /// Requests the keys, as ``SignerKeys/probe(systemSeconds:)`` does.
     package func probeKeys() async throws(ReadFailure) -> Int64? {
         try await keys.probe(systemSeconds: systemSeconds())
     }
@@ -127,9 +75,7 @@ package struct FirebaseTokens: Sendable {
 
     private static func isProjectID(_ text: String) -> Bool {
         (1...128).contains(text.utf8.count)
-            && text.utf8.allSatisfy {
-                $0.isLetterOrDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: ":")
-            }
+            && text.utf8.allSatisfy { $0.isLetterOrDigit || "-.:".utf8.contains($0) }
     }
 }
 

@@ -29,12 +29,9 @@ package struct IssuerClaims: Sendable {
     /// The year 10,000: later times are none.
     private static let latest: Int64 = 253_402_300_800
 
-    /// Reads a payload.
+    /// Reads a payload, with one claim more, of text or of a list of texts.
     ///
-    /// - Parameters:
-    ///   - payload: a JSON object.
-    ///   - claim: the name of one claim more, of text or of a list of texts.
-    /// - Throws: `malformed` where it is no JSON object, or a member is missing or of a wrong type.
+    /// `malformed` where it is no JSON object, or a member is missing or of a wrong type.
     package init(payload: [UInt8], claim: String) throws(TokenRefusal) {
         do throws(JSONFault) { try read(payload, claim) } catch { throw .malformed }
         let times = [expiresAt, issuedAt, notBefore, signedInAt].compactMap(\.self)
@@ -42,9 +39,8 @@ package struct IssuerClaims: Sendable {
     }
 
     private mutating func read(_ payload: [UInt8], _ claim: String) throws(JSONFault) {
-        var reader = try JSONReader(payload)
         var found: [Int: String] = [:]
-        try reader.readObject(Self.fields(claim)) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: payload, Self.fields(claim)) { reader, field throws(JSONFault) in
             switch field {
             case .iss: issuer = try reader.readString()
             case .aud: audiences = try Self.texts(&reader)
@@ -61,18 +57,12 @@ package struct IssuerClaims: Sendable {
             case .named: named = try Self.texts(&reader)
             }
         }
-        try reader.finish()
         names = found.sorted { $0.key < $1.key }.map(\.value)
         // A setting may name a claim that is read anyway.
-        if named == nil {
-            switch claim {
-            case "sub": named = subject.isEmpty ? nil : [subject]
-            case "email": named = found[1].map { [$0] }
-            case "preferred_username": named = found[0].map { [$0] }
-            case "name": named = found[2].map { [$0] }
-            default: break
-            }
-        }
+        let own = [
+            "sub": subject.isEmpty ? nil : subject, "preferred_username": found[0], "email": found[1], "name": found[2],
+        ]
+        if named == nil, let text = own[claim] ?? nil { named = [text] }
     }
 
     /// A text, or a list of texts.

@@ -27,26 +27,20 @@ package struct IssuerMetadata: Sendable {
 
     private static let fields = JSONFields<Field>()
 
-    /// Reads the document.
+    /// Reads the document, whose issuer has to be this one, byte for byte.
     ///
-    /// - Parameters:
-    ///   - body: a JSON object.
-    ///   - issuer: whose it has to be, byte for byte.
-    /// - Throws: `JSONFault` where it is not, or an address is plain http to a host other than loopback.
+    /// No address may be plain http to a host other than loopback.
     package init(_ body: [UInt8], of issuer: String) throws(JSONFault) {
-        var reader = try JSONReader(body)
         var texts: [Field: String] = [:]
         var methods: [String]?
-        try reader.readObject(Self.fields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, Self.fields) { reader, field throws(JSONFault) in
             guard field == .methods else {
                 texts[field] = try reader.readOptionalString()
                 return
             }
-            var names: [String] = []
-            try reader.readArray { reader throws(JSONFault) in names.append(try reader.readString()) }
-            methods = names
+            methods = []
+            try reader.readArray { reader throws(JSONFault) in methods?.append(try reader.readString()) }
         }
-        try reader.finish()
         // Plain http on this machine is for an issuer on this machine, and no other leads there.
         let isPlain = issuer.hasPrefix("http://")
         func address(_ field: Field) throws(JSONFault) -> EndpointURL? {
@@ -71,8 +65,8 @@ package struct IssuerMetadata: Sendable {
 
 /// Asks an issuer for its metadata, and keeps them for an hour.
 ///
-/// Of several who ask at once one asks the issuer while what was known serves the others; where nothing is known each asks. Where the
-/// issuer does not answer, what was known serves on.
+/// Of several who ask at once one asks the issuer while what was known serves the others; where nothing is known each
+/// asks. Where the issuer does not answer, what was known serves on.
 package final class IssuerDiscovery: Sendable {
     private static let lifetime = Duration.seconds(3_600)
     /// The pause after a request that failed.
@@ -99,9 +93,7 @@ package final class IssuerDiscovery: Sendable {
         self.http = http
     }
 
-    /// What the issuer says of itself.
-    ///
-    /// - Throws: `ReadFailure`: `malformed` for a document of another issuer, or none at all.
+    /// What the issuer says of itself; `malformed` for a document of another issuer, or none at all.
     package func metadata() async throws(ReadFailure) -> IssuerMetadata {
         let (known, failure) = state.withLock { state -> (IssuerMetadata?, ReadFailure?) in
             let isFresh = ContinuousClock.now < state.freshUntil

@@ -18,17 +18,11 @@ package struct IssuerTokens: Sendable {
     private let keys: SignerKeys
     private let systemSeconds: @Sendable () -> Int64
 
-    /// Makes a verifier.
+    /// Makes a verifier; throws every fault of the settings at once.
     ///
-    /// - Parameters:
-    ///   - issuer: as tokens have it, byte for byte; an address of https, or of http to a loopback host.
-    ///   - audience: one of those that tokens have to name.
-    ///   - keysURL: a JWK set; `nil`: the one that the issuer's discovery document names.
-    ///   - claim: which claim is the user's id.
-    ///   - http: carries the requests for keys, with its own timeouts and size cap.
-    ///   - logger: hears that keys can't be had; of no token.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
-    /// - Throws: every fault at once.
+    /// The issuer is as tokens have it, byte for byte; an address of https, or of http to a loopback host. The audience
+    /// is one of those that tokens have to name. Without `keysURL`, a JWK set, the issuer's discovery document names
+    /// one. `claim` is the user's id. The logger hears that keys can't be had; of no token.
     package init(
         issuer: String,
         audience: String,
@@ -66,12 +60,10 @@ package struct IssuerTokens: Sendable {
         self.systemSeconds = systemSeconds
     }
 
-    /// Finds the user that a token names.
+    /// Finds the user that a token, a compact JWS of at most 8 KiB, names.
     ///
-    /// - Parameter token: a compact JWS of at most 8 KiB.
-    /// - Returns: the user.
-    /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of this issuer for this audience, `unread` where
-    ///   keys are missing that may be had later.
+    /// `refused` for whatever is no valid token of this issuer for this audience, `unread` where keys are missing that
+    /// may be had later.
     package func user(of token: String) async throws(TokenFailure) -> TokenUser {
         try await keys.verified(token) { payload throws(TokenRefusal) in
             let claims = try IssuerClaims(payload: payload, claim: claim)
@@ -90,10 +82,7 @@ package struct IssuerTokens: Sendable {
         }
     }
 
-    /// Asks for the keys, to find out whether they can be had.
-    ///
-    /// - Returns: how far the issuer's clock is ahead of ours, in seconds; `nil` where it does not say.
-    /// - Throws: `ReadFailure`.
+    /// Requests the keys, as ``SignerKeys/probe(systemSeconds:)`` does.
     package func probeKeys() async throws(ReadFailure) -> Int64? {
         try await keys.probe(systemSeconds: systemSeconds())
     }

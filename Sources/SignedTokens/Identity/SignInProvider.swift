@@ -69,19 +69,10 @@ package struct SignInProvider: Sendable {
     private let http: HTTPClient
     private let systemSeconds: @Sendable () -> Int64
 
-    /// Makes a client of a provider; asks for nothing yet.
+    /// Makes a client of a provider; asks for nothing yet, and throws what is wrong with the issuer's address.
     ///
-    /// - Parameters:
-    ///   - issuer: as its discovery document has it, byte for byte.
-    ///   - clientID: as the provider knows this console.
-    ///   - clientSecret: what it shows the provider.
-    ///   - returnURL: where browsers come back to, as registered with the provider.
-    ///   - scopes: that are asked for, with `openid`.
-    ///   - groupsClaim: which claim lists a person's groups.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - logger: hears that keys can't be had; of no token.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
-    /// - Throws: what is wrong with the issuer's address.
+    /// The issuer is as its discovery document has it, byte for byte. The return URL is registered with the provider.
+    /// Scopes are asked for with `openid`. The logger hears that keys can't be had; of no token.
     package init(
         issuer: String,
         clientID: String,
@@ -119,19 +110,15 @@ package struct SignInProvider: Sendable {
 
     /// Where a browser goes to sign in.
     ///
-    /// - Parameters:
-    ///   - request: what will be compared.
-    ///   - again: whether the person has to show again who they are, also where the provider still knows them.
-    /// - Returns: an address with its query.
-    /// - Throws: `Failure.unavailable`.
+    /// With `again` the person has to show again who they are, also where the provider still knows them.
     package func address(for request: Request, again: Bool) async throws(Failure) -> String {
         guard let endpoint = try await metadata().authorization else { throw .unavailable(.malformed) }
         var fields = [
             ("response_type", "code"), ("client_id", clientID), ("redirect_uri", returnURL), ("scope", scopes),
             ("state", request.state), ("nonce", request.nonce), ("code_challenge_method", "S256"),
             ("code_challenge", Base64.encode(Array(SHA256.hash(data: Data(request.verifier.utf8))), .url)),
-            // It obliges the provider to say when they last showed who they are, and to ask again where a page of its own lets
-            // people pass by.
+            // It obliges the provider to say when they last showed who they are, and to ask again where a page of its
+            // own lets people pass by.
             ("max_age", again ? "60" : "43200"),
         ]
         if again { fields.append(("prompt", "login")) }
@@ -140,10 +127,7 @@ package struct SignInProvider: Sendable {
 
     /// Where a browser goes to end the provider's session as well; `nil`: the provider has no such place.
     ///
-    /// - Parameters:
-    ///   - idToken: of the sign-in, without which some providers do not come back.
-    ///   - url: where the browser comes back to.
-    /// - Returns: an address with its query.
+    /// Some providers do not come back without the `idToken` of the sign-in.
     package func signOutAddress(_ idToken: String?, returningTo url: String) async -> String? {
         guard let endpoint = try? await discovery.metadata().endSession else { return nil }
         var fields = [("client_id", clientID), ("post_logout_redirect_uri", url)]
@@ -151,13 +135,7 @@ package struct SignInProvider: Sendable {
         return endpoint.text + (endpoint.path.contains("?") ? "&" : "?") + Self.form(fields)
     }
 
-    /// Exchanges the code that a browser came back with.
-    ///
-    /// - Parameters:
-    ///   - code: used once.
-    ///   - request: what the browser was sent with.
-    /// - Returns: who signed in.
-    /// - Throws: `Failure`.
+    /// Exchanges the code that a browser came back with, which is used once.
     package func person(code: String, _ request: Request) async throws(Failure) -> Person {
         let metadata = try await metadata()
         let answer = try await redeem(code, request, metadata)
@@ -189,10 +167,7 @@ package struct SignInProvider: Sendable {
         )
     }
 
-    /// Asks for the provider's metadata and keys, to find out whether they can be had.
-    ///
-    /// - Returns: how far its clock is ahead of ours, in seconds; `nil` where it does not say.
-    /// - Throws: `ReadFailure`.
+    /// Requests the provider's metadata and keys, as ``SignerKeys/probe(systemSeconds:)`` does.
     package func probe() async throws(ReadFailure) -> Int64? { try await keys.probe(systemSeconds: systemSeconds()) }
 
     private func check(_ claims: IssuerClaims, _ request: Request) throws(TokenRefusal) {
@@ -242,23 +217,14 @@ extension SignInProvider {
         "invalid_scope",
     ]
 
-    private func redeem(
-        _ code: String,
-        _ asked: Request,
-        _ metadata: IssuerMetadata
-    ) async throws(Failure) -> Answer {
+    private func redeem(_ code: String, _ asked: Request, _ metadata: IssuerMetadata) async throws(Failure) -> Answer {
         guard let endpoint = metadata.token else { throw .unavailable(.malformed) }
         var fields = [
             ("grant_type", "authorization_code"), ("code", code), ("redirect_uri", returnURL),
             ("code_verifier", asked.verifier),
         ]
-        var request = HTTPRequest(
-            method: .post,
-            scheme: endpoint.base.scheme,
-            authority: endpoint.base.authority,
-            path: endpoint.path,
-            headerFields: [.accept: "application/json", .contentType: "application/x-www-form-urlencoded"]
-        )
+        let type = "application/x-www-form-urlencoded"
+        var request = HTTPRequest(.post, endpoint.base, path: endpoint.path, sending: type)
         if metadata.takesSecretInBodyOnly {
             fields += [("client_id", clientID), ("client_secret", clientSecret)]
         } else {
@@ -272,15 +238,13 @@ extension SignInProvider {
         var answer = Answer()
         var word: String?
         do throws(JSONFault) {
-            var reader = try JSONReader(response.body)
-            try reader.readObject(Self.answerFields) { reader, field throws(JSONFault) in
+            try JSONReader.readObject(in: response.body, Self.answerFields) { reader, field throws(JSONFault) in
                 switch field {
                 case .idToken: answer.idToken = try reader.readString(upTo: Self.mostTokenBytes)
                 case .accessToken: answer.accessToken = try reader.readString(upTo: Self.mostTokenBytes)
                 case .error: word = try reader.readOptionalString()
                 }
             }
-            try reader.finish()
         } catch {
             // Some refuse without a word.
             guard !(400..<500).contains(response.status) else { throw .refused("other") }
@@ -300,7 +264,7 @@ extension SignInProvider {
         _ accessToken: String,
         subject: String
     ) async throws(Failure) -> [String]? {
-        guard accessToken.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .unavailable(.malformed) }
+        guard accessToken.utf8.allSatisfy(\.isVisible) else { throw .unavailable(.malformed) }
         let body: [UInt8]
         do throws(ReadFailure) { body = try await http.get(endpoint, bearer: accessToken).body } catch {
             throw .unavailable(error.code)

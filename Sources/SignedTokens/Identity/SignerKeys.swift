@@ -21,14 +21,10 @@ package struct SignerKeys: Sendable {
     private let keys: KeySet
     private let throttle = LogThrottle<ReadFailure.Code>()
 
-    /// - Parameters:
-    ///   - address: of the JWK set, found out where it is not known.
-    ///   - algorithms: that tokens may be signed with.
-    ///   - maximumBytes: the longest token that is read.
-    ///   - takesUnnamed: whether a token need not name the key where the set has one alone.
-    ///   - http: carries the requests for keys.
-    ///   - logger: hears that keys can't be had.
-    ///   - keys: the set, empty at first.
+    /// Keys of the JWK set that `address` finds; the set is empty at first.
+    ///
+    /// With `takesUnnamed` a token need not name a key that is alone in the set. The logger hears that keys can't be
+    /// had.
     package init(
         address: @escaping @Sendable () async throws(ReadFailure) -> EndpointURL,
         algorithms: Set<String>,
@@ -49,11 +45,7 @@ package struct SignerKeys: Sendable {
 
     /// Reads what a token says, and verifies that the issuer signed it.
     ///
-    /// - Parameters:
-    ///   - token: a compact JWS.
-    ///   - claims: reads the payload and checks it; only what may be meant for us is worth a key.
-    /// - Returns: the claims.
-    /// - Throws: `TokenFailure`.
+    /// `claims` reads the payload and checks it: only what may be meant for us is worth a key.
     package func verified<Claims: Sendable>(
         _ token: String,
         _ claims: ([UInt8]) throws(TokenRefusal) -> Claims
@@ -108,22 +100,17 @@ package struct SignerKeys: Sendable {
     /// - Returns: how far the issuer's clock is ahead of ours, in seconds; `nil` where it does not say.
     /// - Throws: `ReadFailure`.
     package func probe(systemSeconds: Int64) async throws(ReadFailure) -> Int64? {
-        let response = try await answer()
-        do throws(JSONFault) { _ = try JSONWebKeys.read(response.body, takesUnnamed: takesUnnamed) } catch {
-            throw ReadFailure(.malformed)
-        }
+        let response = try await http.get(try await address())
+        _ = try KeySet.Fetched(response.body, takesUnnamed: takesUnnamed)
         return response.headers[.date].flatMap(HTTPDate.seconds).map { $0 - systemSeconds }
     }
 
     private func fetch() async throws(ReadFailure) -> KeySet.Fetched {
         do throws(ReadFailure) {
-            let response = try await answer()
-            do throws(JSONFault) {
-                return KeySet.Fetched(
-                    keys: try JSONWebKeys.read(response.body, takesUnnamed: takesUnnamed),
-                    freshFor: CacheLifetime.lifetime(response.headers)
-                )
-            } catch { throw ReadFailure(.malformed) }
+            let response = try await http.get(try await address())
+            var fetched = try KeySet.Fetched(response.body, takesUnnamed: takesUnnamed)
+            fetched.freshFor = CacheLifetime.lifetime(response.headers)
+            return fetched
         } catch {
             if let unsaid = throttle.leave(for: error.code) {
                 logger.warning(
@@ -134,46 +121,23 @@ package struct SignerKeys: Sendable {
             throw error
         }
     }
-
-    private func answer() async throws(ReadFailure) -> HTTPClientResponse {
-        try await http.get(try await address())
-    }
 }
 
 extension SignerKeys {
     /// Google's: at one address, RS256 alone.
-    package static func google(_ address: EndpointURL, http: HTTPClient, logger: Logger, keys: KeySet? = nil)
-        -> SignerKeys
-    {
+    package static func google(
+        _ address: EndpointURL,
+        http: HTTPClient,
+        logger: Logger,
+        keys: KeySet = KeySet(of: nil, pause: pause)
+    ) -> SignerKeys {
         SignerKeys(
             address: { () throws(ReadFailure) in address },
             algorithms: ["RS256"],
             takesUnnamed: false,
             http: http,
             logger: logger,
-            keys: keys ?? KeySet(of: nil, pause: pause)
+            keys: keys
         )
-    }
-}
-
-extension HTTPClient {
-    /// Asks for a document of JSON.
-    ///
-    /// - Throws: `ReadFailure`, also for every answer but 200.
-    package func get(_ address: EndpointURL, bearer: String? = nil) async throws(ReadFailure) -> HTTPClientResponse {
-        var request = HTTPRequest(
-            method: .get,
-            scheme: address.base.scheme,
-            authority: address.base.authority,
-            path: address.path,
-            headerFields: [.accept: "application/json"]
-        )
-        if let bearer { request.headerFields[.authorization] = "Bearer " + bearer }
-        let response: HTTPClientResponse
-        do throws(HTTPClientFailure) { response = try await send(request, nil) } catch {
-            throw ReadFailure(error.code == .cancelled ? .interrupted : .unavailable)
-        }
-        guard response.status == 200 else { throw ReadFailure(.unavailable) }
-        return response
     }
 }

@@ -11,8 +11,8 @@ package enum ASN1Fault: Error {
 /// Reads elements of ASN.1 one after another, without building anything.
 ///
 /// It is for bytes that are not verified yet. What surrounds a signed content is not signed itself, so each element is
-/// read in one form only: tags of one byte, lengths in the fewest bytes (as DER has it), or the indefinite length of BER.
-/// A change of such bytes changes what they say, or they are refused.
+/// read in one form only: tags of one byte, lengths in the fewest bytes (as DER has it), or the indefinite length of
+/// BER. A change of such bytes changes what they say, or they are refused.
 ///
 /// - SeeAlso: X.690, sections 8.1 and 10.1
 package struct ASN1Reader {
@@ -43,8 +43,6 @@ package struct ASN1Reader {
         fileprivate var levels: Int
 
         /// Reads what it is made of.
-        ///
-        /// - Throws: `tooDeep`.
         package func elements() throws(ASN1Fault) -> ASN1Reader {
             guard levels > 0 else { throw .tooDeep }
             return ASN1Reader(content, levels: levels - 1)
@@ -57,11 +55,7 @@ package struct ASN1Reader {
     private var rest: ArraySlice<UInt8>
     private let levels: Int
 
-    /// Begins at the first byte.
-    ///
-    /// - Parameters:
-    ///   - bytes: what is read.
-    ///   - levels: how many levels may lie below.
+    /// Begins at the first byte; `levels` says how many may lie below.
     package init(_ bytes: ArraySlice<UInt8>, levels: Int = ASN1Reader.levels) {
         rest = bytes
         self.levels = levels
@@ -74,8 +68,6 @@ package struct ASN1Reader {
     package var nextTag: UInt8? { rest.first }
 
     /// Reads the next element.
-    ///
-    /// - Throws: `malformed`; `tooDeep`.
     package mutating func next() throws(ASN1Fault) -> Element {
         let (header, length) = try Self.header(rest)
         let start = rest.startIndex + header
@@ -87,17 +79,13 @@ package struct ASN1Reader {
         return take(content: start..<(end - 2), end: end)
     }
 
-    /// Reads the next element, which has to have a tag.
-    ///
-    /// - Throws: `wrongType` where it has another, or nothing is left; what `next()` does.
+    /// Reads the next element; `wrongType` where it has another tag, or nothing is left.
     package mutating func next(_ tag: UInt8) throws(ASN1Fault) -> Element {
         guard nextTag == tag else { throw .wrongType }
         return try next()
     }
 
     /// Makes sure that everything is read.
-    ///
-    /// - Throws: `wrongType`.
     package func finish() throws(ASN1Fault) {
         guard isAtEnd else { throw .wrongType }
     }
@@ -153,9 +141,7 @@ package struct ASN1Reader {
 }
 
 extension ASN1Reader.Element {
-    /// The number that an INTEGER says.
-    ///
-    /// - Throws: `wrongType` where it is none; `malformed` where it is longer than eight bytes, or than it has to be.
+    /// The number that an INTEGER says; `malformed` where it is longer than eight bytes, or than it has to be.
     package func integer() throws(ASN1Fault) -> Int64 {
         guard tag == ASN1Reader.Tag.integer else { throw .wrongType }
         guard let first = content.first, content.count <= 8 else { throw .malformed }
@@ -167,17 +153,13 @@ extension ASN1Reader.Element {
     }
 
     /// The text that a UTF8String or an IA5String says.
-    ///
-    /// - Throws: `wrongType` where it is neither; `malformed` where the bytes are no text.
     package func text() throws(ASN1Fault) -> String {
         guard tag == ASN1Reader.Tag.utf8String || tag == ASN1Reader.Tag.ia5String else { throw .wrongType }
         guard let text = String(validating: content, as: UTF8.self) else { throw .malformed }
         return text
     }
 
-    /// The bytes of an OCTET STRING; BER may write it in pieces.
-    ///
-    /// - Throws: `wrongType` where it is none, or a piece is; `malformed` where a piece is empty.
+    /// The bytes of an OCTET STRING; BER may write it in pieces, of which none is empty.
     package func octets() throws(ASN1Fault) -> [UInt8] {
         if tag == ASN1Reader.Tag.octetString { return Array(content) }
         guard tag == ASN1Reader.Tag.octetString | ASN1Reader.Tag.constructed else { throw .wrongType }

@@ -21,12 +21,7 @@ package struct CompactJWS: Sendable {
     /// What is signed: the first two parts as they were written, with the dot between them.
     package var signed: ArraySlice<UInt8>
 
-    /// Takes a text apart; its header is read by the caller that does not know it yet.
-    ///
-    /// - Parameters:
-    ///   - text: the text.
-    ///   - limit: the most bytes it may have.
-    /// - Throws: `ProofRefusal`: `tooLarge`, `malformed`.
+    /// Takes a text of at most `limit` bytes apart; its header is read by the caller that does not know it yet.
     package init(_ text: String, upTo limit: Int = maximumBytes) throws(ProofRefusal) {
         let bytes = Array(text.utf8)
         guard bytes.count <= limit else { throw ProofRefusal(.tooLarge, "It is longer than \(limit) bytes.") }
@@ -37,30 +32,27 @@ package struct CompactJWS: Sendable {
                 "A signed text has three parts with dots between them; this has \(parts.count)."
             )
         }
-        guard let payload = Base64.decode(parts[1], .url) else {
-            throw ProofRefusal(.malformed, "The payload is not base64url without padding and line breaks.")
-        }
-        guard let signature = Base64.decode(parts[2], .url) else {
-            throw ProofRefusal(.malformed, "The signature is not base64url without padding and line breaks.")
-        }
         writtenHeader = parts[0]
-        self.payload = payload
-        self.signature = signature
+        payload = try Self.decoded(parts[1], "payload")
+        signature = try Self.decoded(parts[2], "signature")
         signed = bytes[..<parts[1].endIndex]
     }
 
     /// Reads the header.
-    ///
-    /// - Throws: `ProofRefusal`: `malformed`.
     package func header() throws(ProofRefusal) -> Header {
-        guard let bytes = Base64.decode(writtenHeader, .url) else {
-            throw ProofRefusal(.malformed, "The header is not base64url without padding and line breaks.")
-        }
+        let bytes = try Self.decoded(writtenHeader, "header")
         do throws(JSONFault) {
             return try Self.readHeader(bytes)
         } catch {
             throw ProofRefusal(.malformed, "The header is not what it has to be: \(error.clause).")
         }
+    }
+
+    private static func decoded(_ part: ArraySlice<UInt8>, _ name: String) throws(ProofRefusal) -> [UInt8] {
+        guard let bytes = Base64.decode(part, .url) else {
+            throw ProofRefusal(.malformed, "The \(name) is not base64url without padding and line breaks.")
+        }
+        return bytes
     }
 
     private enum HeaderField: String, CaseIterable {
@@ -73,9 +65,8 @@ package struct CompactJWS: Sendable {
     private static let headerFields = JSONFields<HeaderField>()
 
     private static func readHeader(_ bytes: [UInt8]) throws(JSONFault) -> Header {
-        var reader = try JSONReader(bytes)
         var header = Header(algorithm: "")
-        try reader.readObject(headerFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: bytes, headerFields) { reader, field throws(JSONFault) in
             switch field {
             case .algorithm: header.algorithm = try reader.readString()
             case .keyID: header.keyID = try reader.readOptionalString()
@@ -87,7 +78,6 @@ package struct CompactJWS: Sendable {
             case .critical: throw .wrongType
             }
         }
-        try reader.finish()
         guard !header.algorithm.isEmpty else { throw .missing }
         return header
     }

@@ -17,26 +17,20 @@ package enum JSONWebKeys {
     /// The name under which the only key of a set is found, whatever its own.
     package static let onlyKey = ""
 
-    /// Reads a set.
+    /// Reads a set, `{"keys":[…]}`, of at least one key of use, by name.
     ///
-    /// Keys that are of no use here are left out: other kinds, keys for encryption, RSA keys of less than 2048 bits, keys
-    /// without a name. A name that stands twice names nothing.
-    ///
-    /// - Parameters:
-    ///   - body: `{"keys":[…]}`.
-    ///   - takesUnnamed: whether the only key of a set is found as ``onlyKey`` as well, with or without a name.
-    /// - Returns: the keys by their names; at least one.
-    /// - Throws: `JSONFault` where it is no such set, has too many keys, or none of use.
+    /// Keys that are of no use here are left out: other kinds, keys for encryption, RSA keys of less than 2048 bits,
+    /// keys without a name. A name that stands twice names nothing. With `takesUnnamed` the only key of a set is found
+    /// as ``onlyKey`` as well, with or without a name.
     package static func read(_ body: [UInt8], takesUnnamed: Bool = false) throws(JSONFault) -> [String: VerificationKey]
     {
         guard body.count <= maximumBytes else { throw .tooLarge }
-        var reader = try JSONReader(body)
         var keys: [String: VerificationKey] = [:]
         var all: [VerificationKey] = []
         var seen: Set<String> = []
         var count = 0
         var hasList = false
-        try reader.readObject(setFields) { reader, _ throws(JSONFault) in
+        try JSONReader.readObject(in: body, list) { reader, _ throws(JSONFault) in
             hasList = true
             try reader.readArray { reader throws(JSONFault) in
                 count += 1
@@ -54,15 +48,13 @@ package enum JSONWebKeys {
                 keys[name] = seen.insert(name).inserted ? draft.key : nil
             }
         }
-        try reader.finish()
         // Where there is one key alone, a signer need not name it (OpenID Connect Core 1.0, section 10.1).
         if takesUnnamed, all.count == 1 { keys[Self.onlyKey] = all[0] }
         guard hasList, !keys.isEmpty else { throw .missing }
         return keys
     }
 
-    private enum SetField: String, CaseIterable { case keys }
-    private static let setFields = JSONFields<SetField>()
+    private static let list = JSONFields(only: "keys")
 
     private enum Field: String, CaseIterable { case kty, kid, use, alg, crv, n, e, x, y }
     private static let fields = JSONFields<Field>()

@@ -1,5 +1,6 @@
 package import Entitlements
 import Synchronization
+import TextFormats
 
 /// The public keys of a signer by their names, fetched where they are not known and kept for a while.
 ///
@@ -19,14 +20,9 @@ package final class KeySet: Sendable {
 
     /// A set as it was fetched.
     package struct Fetched: Sendable {
-        package var keys: [String: VerificationKey]
+        var keys: [String: VerificationKey]
         /// For so long it is not fetched again without need.
-        package var freshFor = Duration.seconds(3_600)
-
-        package init(keys: [String: VerificationKey], freshFor: Duration = Duration.seconds(3_600)) {
-            self.keys = keys
-            self.freshFor = freshFor
-        }
+        var freshFor = Duration.seconds(3_600)
     }
 
     /// For so long a set serves beyond its freshness where it can't be fetched again.
@@ -44,6 +40,8 @@ package final class KeySet: Sendable {
         var isFetching = false
         var nextID = 0
         var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+
+        func serves(at now: ContinuousClock.Instant) -> Bool { freshUntil.map { now < $0 + endurance } ?? false }
     }
 
     private enum Step {
@@ -60,12 +58,7 @@ package final class KeySet: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
 
-    /// Makes an empty set.
-    ///
-    /// - Parameters:
-    ///   - store: whose keys these are; `nil` where they are no store's.
-    ///   - pause: between two fetches of a set that is known already.
-    ///   - now: a monotonic clock.
+    /// Makes an empty set of a store's keys, or another signer's; `pause` is between two fetches of a known set.
     package init(
         of store: Store?,
         pause: Duration = .seconds(120),
@@ -76,13 +69,7 @@ package final class KeySet: Sendable {
         self.now = now
     }
 
-    /// Finds a key.
-    ///
-    /// - Parameters:
-    ///   - name: the `kid` of a header.
-    ///   - fetch: gets the whole set from the store.
-    /// - Returns: the key of that name.
-    /// - Throws: `Miss`.
+    /// Finds the key that a header names as its `kid`; `fetch` gets the whole set from the store.
     package func key(
         _ name: String,
         fetch: () async throws(ReadFailure) -> Fetched
@@ -115,7 +102,7 @@ package final class KeySet: Sendable {
     private func step(_ name: String, fetchesBefore: Int) -> Step {
         let now = now()
         return state.withLock { state in
-            let serves = state.freshUntil.map { now < $0 + Self.endurance } ?? false
+            let serves = state.serves(at: now)
             let isFresh = state.freshUntil.map { now < $0 } ?? false
             let pause = serves ? pause : Self.firstPause
             let wait = state.triedAt.map { pause - (now - $0) } ?? .zero
@@ -130,10 +117,7 @@ package final class KeySet: Sendable {
 
     private func cached(_ name: String) -> VerificationKey? {
         let now = now()
-        return state.withLock { state in
-            guard let freshUntil = state.freshUntil, now < freshUntil + Self.endurance else { return nil }
-            return state.keys[name]
-        }
+        return state.withLock { $0.serves(at: now) ? $0.keys[name] : nil }
     }
 
     private func finish(_ result: Result<Fetched, ReadFailure>) {
@@ -142,8 +126,7 @@ package final class KeySet: Sendable {
             switch result {
             case .success(let fetched):
                 // The first set says nothing of keys that came later: the first strange name may ask for it again.
-                let isFirst = state.freshUntil.map { now >= $0 + Self.endurance } ?? true
-                state.triedAt = isFirst ? nil : now
+                state.triedAt = state.serves(at: now) ? now : nil
                 state.keys = fetched.keys
                 state.freshUntil = now + fetched.freshFor
                 state.fetches += 1
@@ -174,5 +157,16 @@ package final class KeySet: Sendable {
         } onCancel: {
             state.withLock { $0.waiting.removeValue(forKey: id) }?.resume()
         }
+    }
+}
+
+extension KeySet.Fetched {
+    /// Reads a JWK set, as ``JSONWebKeys`` does.
+    ///
+    /// - Throws: `malformed` for anything else.
+    package init(_ body: [UInt8], takesUnnamed: Bool = false) throws(ReadFailure) {
+        do throws(JSONFault) {
+            self.init(keys: try JSONWebKeys.read(body, takesUnnamed: takesUnnamed))
+        } catch { throw ReadFailure(.malformed) }
     }
 }

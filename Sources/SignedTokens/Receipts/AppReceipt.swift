@@ -2,8 +2,8 @@ package import Entitlements
 
 /// What the App Store says in an app receipt; only read, not yet verified.
 ///
-/// It is a snapshot of the day it was made. A missing attribute means that it does not apply. Words are kept as they are
-/// written: an unknown one is no fault.
+/// It is a snapshot of the day it was made. A missing attribute means that it does not apply. Words are kept as they
+/// are written: an unknown one is no fault.
 ///
 /// - SeeAlso: https://developer.apple.com/library/archive/releasenotes/General/ValidateAppStoreReceipt/Chapters/ReceiptFields.html
 package struct AppReceipt: Sendable, Hashable {
@@ -60,11 +60,9 @@ package struct AppReceipt: Sendable, Hashable {
     package var isSandbox: Bool { storeEnvironment != "Production" }
 
     /// Reads a payload.
-    ///
-    /// - Throws: `ProofRefusal`: `malformed`, `tooLarge`.
     package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(ASN1Fault) {
-            self = try Self.read(payload)
+            self = try AppReceipt(AppReceiptAttributes(payload[...]))
         } catch {
             guard error != .tooDeep else {
                 throw ProofRefusal(.malformed, "The payload is not a receipt: it is nested too deep.")
@@ -78,10 +76,6 @@ package struct AppReceipt: Sendable, Hashable {
         guard purchases.count <= Self.maximumPurchases else {
             throw ProofRefusal(.tooLarge, "It has more than \(Self.maximumPurchases) purchases.")
         }
-    }
-
-    private static func read(_ payload: [UInt8]) throws(ASN1Fault) -> AppReceipt {
-        try AppReceipt(AppReceiptAttributes(payload[...]))
     }
 
     private init(_ attributes: AppReceiptAttributes) throws(ASN1Fault) {

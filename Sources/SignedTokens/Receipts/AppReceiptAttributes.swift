@@ -62,37 +62,27 @@ package struct AppReceiptAttributes {
     }
 
     /// A text; `nil` where there is none, or it is empty.
-    ///
-    /// - Throws: `ASN1Fault`.
     package func text(_ kind: Kind) throws(ASN1Fault) -> String? {
         guard let text = try values[kind]?.text(), !text.isEmpty else { return nil }
         return text
     }
 
     /// A text that has to be there.
-    ///
-    /// - Throws: `ASN1Fault`.
     package func requiredText(_ kind: Kind) throws(ASN1Fault) -> String {
         guard let text = try text(kind) else { throw .wrongType }
         return text
     }
 
     /// A number; `nil` where there is none.
-    ///
-    /// - Throws: `ASN1Fault`.
     package func integer(_ kind: Kind) throws(ASN1Fault) -> Int64? { try values[kind]?.integer() }
 
     /// A number that is zero where it does not apply.
-    ///
-    /// - Throws: `ASN1Fault`.
     package func identifier(_ kind: Kind) throws(ASN1Fault) -> Int64? {
         guard let number = try integer(kind), number != 0 else { return nil }
         return number
     }
 
     /// A date; `nil` where there is none, or it is empty.
-    ///
-    /// - Throws: `ASN1Fault`.
     package func moment(_ kind: Kind) throws(ASN1Fault) -> Instant? {
         guard let text = try text(kind) else { return nil }
         guard let moment = RFC3339.receiptInstant(text) else { throw .malformed }

@@ -5,9 +5,9 @@ package import X509
 /// Finds out whether the certificates of an app receipt lead to a root that is pinned, and whose key signs.
 ///
 /// As with `AppStoreChains`, what is remembered is that the certificates lead to the root, and between which dates they
-/// are valid; each receipt's own date is compared with those each time. Certificates of before 2023 are signed with SHA-1, and
-/// they count, since receipts stay on devices: no attacker can make a second certificate for a signature that exists, only two
-/// for one that is yet to be given, and Apple gives no more of those.
+/// are valid; each receipt's own date is compared with those each time. Certificates of before 2023 are signed with
+/// SHA-1, and they count, since receipts stay on devices: no attacker can make a second certificate for a signature
+/// that exists, only two for one that is yet to be given, and Apple gives no more of those.
 ///
 /// - SeeAlso: RFC 5280; https://developer.apple.com/documentation/technotes/tn3138-handling-app-store-receipt-signing-certificate-changes
 package final class AppReceiptChains: Sendable {
@@ -21,8 +21,6 @@ package final class AppReceiptChains: Sendable {
     package init(roots: [Certificate]) { self.roots = PinnedRoots(roots: roots) }
 
     /// Who signed a receipt, by the certificates in it, from the one that its signer names.
-    ///
-    /// - Throws: `ProofRefusal`.
     package func signer(of container: AppReceiptContainer) async throws(ProofRefusal) -> Signer {
         let path = try Self.path(container)
         let name = path.map { WrittenBytes(bytes: $0.whole) }
@@ -35,15 +33,14 @@ package final class AppReceiptChains: Sendable {
     /// The three certificates in order: the signer's, its authority's, the other.
     private static func path(_ container: AppReceiptContainer) throws(ProofRefusal) -> [AppReceiptCertificate] {
         guard container.certificates.count == 3 else {
-            throw ProofRefusal(
-                .wrongChainLength,
-                "It has \(container.certificates.count) certificates instead of 3."
-            )
+            throw ProofRefusal(.wrongChainLength, "It has \(container.certificates.count) certificates instead of 3.")
         }
         var rest: [AppReceiptCertificate] = []
         for written in container.certificates { rest.append(try AppReceiptCertificate(written)) }
         guard
-            let signer = rest.firstIndex(where: { $0.serial == container.serial && $0.issuer == container.issuer })
+            let signer = rest.firstIndex(where: {
+                $0.serial == container.signer.serial && $0.issuer == container.signer.issuer
+            })
         else { throw ProofRefusal(.badCertificate, "The signer's certificate is not among those in it.") }
         let leaf = rest.remove(at: signer)
         guard let authority = rest.firstIndex(where: { $0.subject == leaf.issuer }) else {
@@ -63,8 +60,8 @@ package final class AppReceiptChains: Sendable {
         return Signer(keys[0], chain)
     }
 
-    /// Makes sure that the third certificate is the root, even if it was issued again: the anchor is ours, but nothing may stand in
-    /// a receipt that no signature covers.
+    /// Makes sure that the third certificate is the root, even if it was issued again: the anchor is ours, but nothing
+    /// may stand in a receipt that no signature covers.
     private func check(third: AppReceiptCertificate, against root: Certificate) throws(ProofRefusal) {
         let certificate = try third.parsed("third")
         guard certificate.subject == root.subject, certificate.publicKey == root.publicKey,
@@ -74,39 +71,25 @@ package final class AppReceiptChains: Sendable {
 }
 
 /// A certificate as it stands in a receipt.
-package struct AppReceiptCertificate {
-    /// The largest that is read, in bytes; the App Store's have 1,500.
-    ///
-    /// It is parsed before it is verified.
+struct AppReceiptCertificate {
+    /// The largest that is read, in bytes, as it is parsed before it is verified; the App Store's have 1,500.
     private static let maximumBytes = 16 << 10
 
-    package var whole: ArraySlice<UInt8>
+    var whole: ArraySlice<UInt8>
     /// Names and number, as they were written.
-    package var issuer: ArraySlice<UInt8>
-    package var subject: ArraySlice<UInt8>
-    package var serial: ArraySlice<UInt8>
+    var issuer: ArraySlice<UInt8>
+    var subject: ArraySlice<UInt8>
+    var serial: ArraySlice<UInt8>
+}
 
+extension AppReceiptCertificate {
     /// Finds the parts that are compared.
-    ///
-    /// - Throws: `ProofRefusal`: `badCertificate`.
-    package init(_ written: ArraySlice<UInt8>) throws(ProofRefusal) {
+    init(_ written: ArraySlice<UInt8>) throws(ProofRefusal) {
         do throws(ASN1Fault) {
             self = try Self.read(written)
         } catch {
             throw ProofRefusal(.badCertificate, "A certificate does not decode, or is huge.")
         }
-    }
-
-    private init(
-        whole: ArraySlice<UInt8>,
-        issuer: ArraySlice<UInt8>,
-        subject: ArraySlice<UInt8>,
-        serial: ArraySlice<UInt8>
-    ) {
-        self.whole = whole
-        self.issuer = issuer
-        self.subject = subject
-        self.serial = serial
     }
 
     private static func read(_ written: ArraySlice<UInt8>) throws(ASN1Fault) -> AppReceiptCertificate {
@@ -129,9 +112,7 @@ package struct AppReceiptCertificate {
     }
 
     /// Reads all of it.
-    ///
-    /// - Throws: `ProofRefusal`: `badCertificate`.
-    package func parsed(_ whose: String) throws(ProofRefusal) -> Certificate {
+    func parsed(_ whose: String) throws(ProofRefusal) -> Certificate {
         guard let certificate = try? Certificate(derEncoded: Array(whole)) else {
             throw ProofRefusal(.badCertificate, "The \(whose) certificate does not decode.")
         }

@@ -4,27 +4,22 @@ import TextFormats
 
 /// The signed container of an app receipt (PKCS#7), taken apart and not yet verified.
 ///
-/// The signature covers the payload alone. Everything around it is read in the one form in which the App Store writes it,
-/// so that nothing can be altered or added there unnoticed: one digest, one signer, no attributes, no revocation lists.
+/// The signature covers the payload alone. Everything around it is read in the one form in which the App Store writes
+/// it, so that nothing can be altered or added there unnoticed: one digest, one signer, no attributes, no revocation
+/// lists.
 ///
 /// - SeeAlso: RFC 5652, section 5; RFC 2315, section 9
 package struct AppReceiptContainer {
     /// The largest receipt that is read, in bytes; one with 187 purchases has 79,000.
     package static let maximumBytes = 1 << 20
 
-    package enum Digest {
-        case sha1
-        case sha256
-    }
+    enum Digest { case sha1, sha256 }
 
     package var payload: [UInt8]
-    package var digest: Digest
+    var digest: Digest
+    var signer: Signer
     /// In the order in which they were written.
-    package var certificates: [ArraySlice<UInt8>] = []
-    /// The name of the signer's issuer and the signer's number, as they were written.
-    package var issuer: ArraySlice<UInt8>
-    package var serial: ArraySlice<UInt8>
-    package var signature: ArraySlice<UInt8>
+    var certificates: [ArraySlice<UInt8>]
 
     private static let signedData: [UInt8] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x07, 0x02]
     private static let data: [UInt8] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x07, 0x01]
@@ -43,10 +38,38 @@ package struct AppReceiptContainer {
         ([0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x0B, 0x05, 0x00], [.sha256]),
     ]
 
-    /// Takes a receipt apart.
-    ///
-    /// - Parameter text: its base64, without line breaks.
-    /// - Throws: `ProofRefusal`: `tooLarge`, `malformed`, `wrongAlgorithm`, `signedAttributes`.
+    /// Who signed, and how.
+    struct Signer {
+        /// The name of the signer's issuer and the signer's number, as they were written.
+        var issuer: ArraySlice<UInt8>
+        var serial: ArraySlice<UInt8>
+        var digest: ArraySlice<UInt8>
+        var algorithm: ArraySlice<UInt8>
+        var signature: ArraySlice<UInt8>
+
+        init(_ element: ASN1Reader.Element) throws {
+            typealias Tag = ASN1Reader.Tag
+            var parts = try element.elements()
+            guard try parts.next().integer() == 1 else { throw ASN1Fault.wrongType }
+            var name = try parts.next(Tag.sequence).elements()
+            issuer = try name.next(Tag.sequence).whole
+            serial = try name.next(Tag.integer).whole
+            try name.finish()
+            digest = try parts.next(Tag.sequence).content
+            // With them, the signature would cover the attributes, of which one is the payload's digest.
+            guard parts.nextTag != Tag.context(0) else {
+                throw ProofRefusal(.signedAttributes, "Its signature covers attributes instead of the payload.")
+            }
+            algorithm = try parts.next(Tag.sequence).content
+            signature = try parts.next(Tag.octetString).content
+            // Unsigned attributes would stand here.
+            try parts.finish()
+        }
+    }
+}
+
+extension AppReceiptContainer {
+    /// Takes a receipt, base64 without line breaks, apart.
     package init(_ text: String) throws(ProofRefusal) {
         let tooLarge = ProofRefusal(.tooLarge, "It is longer than \(Self.maximumBytes) bytes.")
         guard text.utf8.count <= (Self.maximumBytes + 2) / 3 * 4 else { throw tooLarge }
@@ -67,15 +90,6 @@ package struct AppReceiptContainer {
                     + "or is written in another way."
             )
         }
-    }
-
-    private init(payload: [UInt8], digest: Digest, signer: Signer, certificates: [ArraySlice<UInt8>]) {
-        self.payload = payload
-        self.digest = digest
-        self.certificates = certificates
-        issuer = signer.issuer
-        serial = signer.serial
-        signature = signer.signature
     }
 
     private static func read(_ bytes: [UInt8]) throws -> AppReceiptContainer {
@@ -120,37 +134,9 @@ package struct AppReceiptContainer {
         return payload
     }
 
-    /// Who signed, and how.
-    private struct Signer {
-        var issuer: ArraySlice<UInt8>
-        var serial: ArraySlice<UInt8>
-        var digest: ArraySlice<UInt8>
-        var algorithm: ArraySlice<UInt8>
-        var signature: ArraySlice<UInt8>
-
-        init(_ element: ASN1Reader.Element) throws {
-            typealias Tag = ASN1Reader.Tag
-            var parts = try element.elements()
-            guard try parts.next().integer() == 1 else { throw ASN1Fault.wrongType }
-            var name = try parts.next(Tag.sequence).elements()
-            issuer = try name.next(Tag.sequence).whole
-            serial = try name.next(Tag.integer).whole
-            try name.finish()
-            digest = try parts.next(Tag.sequence).content
-            // With them, the signature would cover the attributes, of which one is the payload's digest.
-            guard parts.nextTag != Tag.context(0) else {
-                throw ProofRefusal(.signedAttributes, "Its signature covers attributes instead of the payload.")
-            }
-            algorithm = try parts.next(Tag.sequence).content
-            signature = try parts.next(Tag.octetString).content
-            // Unsigned attributes would stand here.
-            try parts.finish()
-        }
-    }
-
     /// Whether a key's owner signed the payload.
     package func isSigned(by key: _RSA.Signing.PublicKey) -> Bool {
-        let signature = _RSA.Signing.RSASignature(rawRepresentation: signature)
+        let signature = _RSA.Signing.RSASignature(rawRepresentation: signer.signature)
         return switch digest {
         case .sha1:
             key.isValidSignature(signature, for: Insecure.SHA1.hash(data: payload), padding: .insecurePKCS1v1_5)

@@ -10,20 +10,16 @@ import Synchronization
 ///
 /// - SeeAlso: RFC 5280
 package struct PinnedRoots: Sendable {
-    /// A signer's mark in the leaf, and the mark of the authority that signs such leaves: any other certificate under the
-    /// same root belongs to some developer.
+    /// A signer's mark in the leaf, and the mark of the authority that signs such leaves: any other certificate under
+    /// the same root belongs to some developer.
     private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]
     private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 2, 1]
 
-    package let roots: [Certificate]
+    private let roots: [Certificate]
 
-    package init(roots: [Certificate]) {
-        self.roots = roots
-    }
+    package init(roots: [Certificate]) { self.roots = roots }
 
     /// The certificates from a leaf over the one intermediate to a root.
-    ///
-    /// - Throws: `ProofRefusal` where there is no such path, or one of them is of another kind.
     package func path(from leaf: Certificate, over intermediate: Certificate) async throws(ProofRefusal)
         -> [Certificate]
     {
@@ -36,8 +32,8 @@ package struct PinnedRoots: Sendable {
         guard intermediate.extensions[oid: Self.intermediateMarker] != nil else {
             throw ProofRefusal(.missingIntermediateMarker, "The authority's certificate lacks the mark of its kind.")
         }
-        // A certificate without the extension says nothing of it (RFC 5280, section 6.1.4 (n)): so do Apple's own libraries read
-        // it. That it is an authority's is said, and checked, apart.
+        // A certificate without the extension says nothing of it (RFC 5280, section 6.1.4 (n)): so do Apple's own
+        // libraries read it. That it is an authority's is said, and checked, apart.
         guard let usage = try? intermediate.extensions.keyUsage?.keyCertSign ?? true, usage else {
             throw ProofRefusal(.badCertificate, "The authority's certificate is not one that may sign certificates.")
         }
@@ -74,8 +70,7 @@ package final class KnownSigners<Name: Hashable & Sendable, Key: Sendable>: Send
     private let capacity = 64
     private let known = Mutex<[Name: TrustedSigner<Key>]>([:])
 
-    package init() {
-    }
+    package init() {}
 
     package subscript(name: Name) -> TrustedSigner<Key>? { known.withLock { $0[name] } }
 
@@ -86,4 +81,19 @@ package final class KnownSigners<Name: Hashable & Sendable, Key: Sendable>: Send
             known[name] = signer
         }
     }
+}
+
+/// Bytes as a key of what is remembered about them.
+///
+/// An array's own hash takes byte by byte, which for the certificates of one text costs a tenth of a signature's
+/// verification.
+package struct WrittenBytes: Hashable, Sendable {
+    package var bytes: ArraySlice<UInt8>
+
+    package init(bytes: ArraySlice<UInt8>) { self.bytes = bytes }
+
+    /// A copy, which doesn't keep what the bytes are a part of.
+    package var copy: WrittenBytes { WrittenBytes(bytes: ArraySlice(Array(bytes))) }
+
+    package func hash(into hasher: inout Hasher) { bytes.withUnsafeBytes { hasher.combine(bytes: $0) } }
 }

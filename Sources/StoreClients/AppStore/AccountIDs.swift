@@ -4,18 +4,17 @@ import TextFormats
 
 /// How apps turn our user ids into the ids that they give to stores.
 ///
-/// A store may take no text of ours as it is: the App Store wants a UUID, Google Play at most 64 characters and no personal
-/// data. Apps differ, and one app differs from its own past; an id that matches any of the ways is the user's, and one
-/// that matches none proves nothing.
+/// A store may take no text of ours as it is: the App Store wants a UUID, Google Play at most 64 characters and no
+/// personal data. Apps differ, and one app differs from its own past; an id that matches any of the ways is the user's,
+/// and one that matches none proves nothing.
 package struct AccountIDs: Sendable {
-    let keys: [SymmetricKey]
-    let namespace: [UInt8]?
+    private let keys: [SymmetricKey]
+    private let namespace: [UInt8]?
 
     /// Creates the comparison.
     ///
-    /// - Parameters:
-    ///   - keys: secrets with which the app's server makes ids (HMAC-SHA256), present and former ones.
-    ///   - namespace: in which the app makes UUIDs of version 5 from our ids.
+    /// `keys` are secrets with which the app's server makes ids (HMAC-SHA256), present and former ones; in `namespace`
+    /// the app makes UUIDs of version 5 from our ids.
     package init(keys: [String] = [], namespace: UUID? = nil) {
         self.keys = keys.map { SymmetricKey(data: Array($0.utf8)) }
         self.namespace = namespace.map { id in withUnsafeBytes(of: id.uuid) { Array($0) } }
@@ -31,8 +30,8 @@ package struct AccountIDs: Sendable {
 
     /// The UUID that an app gives the App Store for a user of ours; `nil`: it is unknown which one it would be.
     ///
-    /// A user id that is a UUID stands for itself, and the namespace makes one of any other. Of a digest or an HMAC apps make
-    /// UUIDs of several versions.
+    /// A user id that is a UUID stands for itself, and the namespace makes one of any other. Of a digest or an HMAC
+    /// apps make UUIDs of several versions.
     package func token(for userID: String) -> UUID? {
         if userID.utf8.count == 36, let own = UUID(uuidString: userID) { return own }
         guard let namespace else { return nil }
@@ -69,14 +68,9 @@ package struct AccountIDs: Sendable {
             bytes[6] = bytes[6] & 0x0F | version << 4
             bytes[8] = bytes[8] & 0x3F | 0x80
         }
-        let hex = Hex.encode(bytes)
-        var parts: [Substring] = []
-        var rest = hex[...]
-        for length in [8, 4, 4, 4, 12] {
-            parts.append(rest.prefix(length))
-            rest = rest.dropFirst(length)
-        }
-        return parts.joined(separator: "-")
+        var text = Hex.encode(bytes)
+        for place in [20, 16, 12, 8] { text.insert("-", at: text.index(text.startIndex, offsetBy: place)) }
+        return text
     }
 
     /// UUIDs and hexadecimal digests are one in capitals and small letters; anything else is compared as it is.
@@ -86,5 +80,62 @@ package struct AccountIDs: Sendable {
         }
         let length = id.utf8.count
         return Array((isHex && (length == 36 || length == 64) ? id.lowercased() : id).utf8)
+    }
+}
+
+/// The keys (roots) of the index that leads from account ids at stores to users.
+///
+/// Every spelling of one digest has one root: its first eight bytes, less the four bits that UUIDs put their version
+/// in. An index holds a row for each digest of a user in place of one for each spelling; what it finds is compared in
+/// full.
+extension AccountIDs {
+    /// The roots of a user's derived ids.
+    package func roots(of userID: String) -> [Int64] { digests(of: userID).map(Self.root) }
+
+    /// The root of an account id that may be a derivation of a user's id; `nil`: it has the form of none.
+    package func root(in accountID: String) -> Int64? {
+        let bytes = Array(accountID.utf8)
+        switch bytes.count {
+        case 64: return Self.hex(bytes).map(Self.root)
+        case 36:
+            guard [8, 13, 18, 23].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }) else { return nil }
+            return Self.hex(bytes.filter { $0 != UInt8(ascii: "-") }).flatMap { $0.count == 16 ? Self.root($0) : nil }
+        case 43, 44:
+            guard bytes.count == 43 || bytes.last == UInt8(ascii: "=") else { return nil }
+            return Self.base64(bytes.prefix(43)).map(Self.root)
+        default: return nil
+        }
+    }
+
+    /// Tells configurations apart whose roots differ, and reveals nothing of their keys.
+    package var fingerprint: [UInt8] {
+        let marks = keys.map { Array(HMAC<SHA256>.authenticationCode(for: Self.mark, using: $0)) }
+        var hash = SHA256()
+        for mark in marks.sorted(by: { $0.lexicographicallyPrecedes($1) }) { hash.update(data: mark) }
+        hash.update(data: Self.mark + (namespace ?? []))
+        return Array(hash.finalize().prefix(16))
+    }
+
+    private static let mark = Array("entitlement-sync account index".utf8)
+
+    private static func root(_ digest: some Sequence<UInt8>) -> Int64 {
+        var bits: UInt64 = 0
+        for (place, byte) in digest.prefix(8).enumerated() {
+            bits = bits << 8 | UInt64(place == 6 ? byte & 0x0F : byte)
+        }
+        return Int64(bitPattern: bits)
+    }
+
+    private static func hex(_ digits: [UInt8]) -> [UInt8]? {
+        let values = digits.compactMap(Hex.value(of:))
+        guard values.count == digits.count else { return nil }
+        return stride(from: 0, to: values.count - 1, by: 2).map { values[$0] << 4 | values[$0 + 1] }
+    }
+
+    /// Either alphabet; with one character more, the bits behind the last whole byte may be any.
+    private static func base64(_ characters: some Sequence<UInt8>) -> [UInt8]? {
+        let (plus, minus, slash, line) = (UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "/"), UInt8(ascii: "_"))
+        let url = characters.map { $0 == plus ? minus : $0 == slash ? line : $0 }
+        return Base64.decode(url + [UInt8(ascii: "A")], .url)
     }
 }

@@ -1,21 +1,17 @@
 package import SignedTokens
 package import X509
 
-/// Verifies the app receipts that the App Store signs, without asking anybody.
+/// Verifies the app receipts that the App Store signs, without a request.
 ///
-/// What is said of `AppStoreProofs` holds here too, and more: a receipt is a snapshot, which knows neither later renewals
-/// nor later refunds.
+/// What is said of `AppStoreProofs` holds here too, and more: a receipt is a snapshot, which knows neither later
+/// renewals nor later refunds.
 ///
 /// - SeeAlso: https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device
 package struct AppReceiptProofs: Sendable {
     private let chains: AppReceiptChains
     private let expected: AppStoreProofs.Expectation
 
-    /// Creates a verifier.
-    ///
-    /// - Parameters:
-    ///   - roots: what every chain has to lead to; see `AppStoreRoots.shippedForReceipts()`.
-    ///   - expected: what the receipts have to be about.
+    /// Creates a verifier; every chain has to lead to one of the roots (see `AppStoreRoots.shippedForReceipts()`).
     package init(roots: [Certificate], expected: AppStoreProofs.Expectation) {
         chains = AppReceiptChains(roots: roots)
         self.expected = expected
@@ -27,13 +23,9 @@ package struct AppReceiptProofs: Sendable {
         return try? AppReceipt(payload: container.payload)
     }
 
-    /// Verifies a receipt (`app_receipt`).
+    /// Verifies a receipt (`app_receipt`), the base64 of the container.
     ///
-    /// The device for which it was made is not compared: who asks for a restore need not say which one it is.
-    ///
-    /// - Parameter text: the base64 of the container.
-    /// - Returns: what the App Store signed.
-    /// - Throws: `ProofRefusal`.
+    /// The device for which it was made is not compared: a restore need not name one.
     package func receipt(_ text: String) async throws(ProofRefusal) -> AppReceipt {
         let container = try AppReceiptContainer(text)
         let signer = try await chains.signer(of: container)

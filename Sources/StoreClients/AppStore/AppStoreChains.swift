@@ -6,8 +6,8 @@ import X509
 
 /// Finds out whether the certificates of a header lead to a root that is pinned, and whose key signs.
 ///
-/// What is remembered is that they do, and between which dates all three are valid; each signature's own date is compared
-/// with those each time.
+/// What is remembered is that they do, and between which dates all three are valid; each signature's own date is
+/// compared with those each time.
 ///
 /// - SeeAlso: RFC 5280; RFC 7515, section 4.1.6
 final class AppStoreChains: Sendable {
@@ -19,8 +19,6 @@ final class AppStoreChains: Sendable {
     init(roots: [Certificate]) { self.roots = PinnedRoots(roots: roots) }
 
     /// Who signed a text, by the certificates that it names.
-    ///
-    /// - Throws: `ProofRefusal`.
     func signer(of text: CompactJWS) async throws(ProofRefusal) -> Signer {
         let name = WrittenBytes(bytes: text.writtenHeader)
         if let signer = known[name] { return signer }

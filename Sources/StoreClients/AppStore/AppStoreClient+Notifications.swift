@@ -5,18 +5,10 @@ extension AppStoreClient {
     /// The most pages of one list; each holds up to 20 notifications.
     private static let maximumPages = 50_000
 
-    /// Lists the notifications that the App Store sent, or tried to.
+    /// Lists the notifications that the App Store sent, or tried to: 180 days back, in the sandbox 30.
     ///
-    /// A place in the list can expire; the list is then read again from its beginning, once.
-    ///
-    /// - Parameters:
-    ///   - start: from when on; the App Store remembers 180 days, the sandbox 30.
-    ///   - end: until when.
-    ///   - onlyFailures: leaves out those that reached us.
-    ///   - environment: whose.
-    ///   - lane: on whose behalf.
-    ///   - each: takes a page of signed payloads, not yet verified; one may come twice.
-    /// - Throws: `ReadFailure` where the list is not whole; what `each` throws.
+    /// A place in the list can expire; the list is then read again from its beginning, once. `onlyFailures` leaves out
+    /// those that reached us. `each` takes a page of signed payloads, not yet verified; one may come twice.
     package func notifications(
         from start: Instant,
         until end: Instant,
@@ -74,10 +66,7 @@ extension AppStoreClient {
             requests: &requests
         ) { answer throws(ReadFailure) in
             switch answer {
-            case .content(let body):
-                do throws(JSONFault) { return .page(try AppStoreWire.notifications(body)) } catch {
-                    throw ReadFailure(.malformed)
-                }
+            case .content(let body): return .page(try decoded(body, AppStoreWire.notifications))
             case .refused(_, 4_000_014) where place != nil, .refused(_, 4_000_017) where place != nil: return .expired
             case .refused: throw ReadFailure(.rejected)
             }

@@ -12,13 +12,8 @@ package struct AppStoreClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// - Parameters:
-    ///   - configuration: where and with which key.
-    ///   - proofs: verifies what the answers hold.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: admits each request and gets each answer; limits are by environment and kind of request.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
+    /// The gate admits each request and gets each answer; limits are by environment and kind of request. The logger
+    /// hears of failures; of no ids, keys and bodies. `systemSeconds`, in seconds since 1970, dates the tokens.
     package init(
         configuration: AppStoreConfiguration,
         proofs: AppStoreProofs,
@@ -27,14 +22,7 @@ package struct AppStoreClient: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = AppStoreRequester(
-            configuration: configuration,
-            proofs: proofs,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = AppStoreRequester(configuration, proofs, http, gate, logger, systemSeconds)
     }
 
     /// Reads what the App Store holds for the customer behind an id.
@@ -45,18 +33,13 @@ package struct AppStoreClient: Sendable {
         var session = AppStoreSession(requester, query)
         await session.run()
         let reading = session.reading()
-        if reading.requests > 0 { requester.recordRead(requests: reading.requests) }
+        if reading.requests > 0 { requester.requester.recordRead(requests: reading.requests) }
         return reading
     }
 
-    /// Reads one transaction.
+    /// Reads one transaction, by an id or an original one from any source; `nil` where neither environment knows it.
     ///
-    /// - Parameters:
-    ///   - id: a transaction's id or an original one, from any source.
-    ///   - environment: `nil` asks production, and the sandbox where that does not know it.
-    ///   - lane: on whose behalf.
-    /// - Returns: its signed transaction; `nil` where neither environment knows it.
-    /// - Throws: why there is no usable answer.
+    /// Without an environment production is asked, and the sandbox where that does not know it.
     package func transaction(
         _ id: String,
         in environment: AppStoreEnvironment?,
@@ -78,20 +61,15 @@ package struct AppStoreClient: Sendable {
 
     /// Finds an order by its number, as it stands in the mail that the customer got; production alone can.
     ///
-    /// - Returns: the order's transactions; none where the number is not valid for this app.
-    /// - Throws: why there is no usable answer.
+    /// No transactions where the number is not valid for this app.
     package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> [SignedTransaction] {
         guard case .found(let transactions) = try await lookup(order: id, lane: lane) else { return [] }
         return transactions
     }
 
-    /// Finds an order by its number, and distinguishes a number that is not valid from one that the App Store can't find.
+    /// Finds an order by its number, and tells an invalid number from one that the App Store can't find.
     ///
-    /// - Parameters:
-    ///   - id: as it stands in the mail that the customer got.
-    ///   - lane: on whose behalf.
-    /// - Returns: what the App Store said; an invalid number comes with status 200.
-    /// - Throws: why there is no usable answer.
+    /// An invalid number comes with status 200.
     package func lookup(order id: String, lane: Lane) async throws(ReadFailure) -> AppStoreOrder {
         guard let id = AppStoreOrderID(id) else { return .refused }
         var requests = 0
@@ -105,7 +83,7 @@ package struct AppStoreClient: Sendable {
                 requests: &requests
             ) { answer throws(ReadFailure) -> [String]? in
                 guard case .content(let body) = answer else { return nil }
-                do throws(JSONFault) { return try AppStoreWire.order(body) } catch { throw ReadFailure(.malformed) }
+                return try decoded(body, AppStoreWire.order)
             }
         } catch {
             guard error.code == .unauthorized else { throw error }
@@ -120,14 +98,9 @@ package struct AppStoreClient: Sendable {
         return transactions.isEmpty ? .invalid : .found(transactions)
     }
 
-    /// Lists every refund of a customer.
+    /// Lists the refunded transactions of a customer, the oldest refund first, by any id of theirs in our own records.
     ///
-    /// - Parameters:
-    ///   - id: any id of the customer's, from our own records.
-    ///   - environment: `nil` asks production, and the sandbox where that does not know it.
-    ///   - lane: on whose behalf.
-    /// - Returns: the refunded transactions, the oldest refund first.
-    /// - Throws: why the list is not whole.
+    /// Without an environment production is asked, and the sandbox where that does not know it.
     package func refunds(
         of id: String,
         in environment: AppStoreEnvironment?,
@@ -165,13 +138,7 @@ package struct AppStoreClient: Sendable {
 
     /// Writes whose a purchase is, for its current period and all later ones.
     ///
-    /// - Parameters:
-    ///   - token: the user's, as the app would give it with a purchase.
-    ///   - originalID: of the purchase.
-    ///   - environment: where it was bought.
-    ///   - lane: on whose behalf.
-    /// - Returns: whether the App Store took it, or why not.
-    /// - Throws: why there is no usable answer.
+    /// The token is the user's, as the app would give it with a purchase.
     package func setAppAccountToken(
         _ token: UUID,
         on originalID: String,
@@ -201,9 +168,7 @@ package struct AppStoreClient: Sendable {
         }
     }
 
-    /// Verifies signed transactions.
-    ///
-    /// - Throws: `malformed` where one does not hold.
+    /// Verifies signed transactions; one that does not hold is `malformed`.
     private func verified(
         _ texts: [String],
         in environment: AppStoreEnvironment

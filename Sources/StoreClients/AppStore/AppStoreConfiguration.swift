@@ -12,16 +12,11 @@ package struct AppStoreConfiguration: Sendable {
     private let production: BaseURL
     private let sandbox: BaseURL
 
-    /// Checks and keeps the settings.
+    /// Checks and keeps the settings; throws every fault at once.
     ///
-    /// - Parameters:
-    ///   - issuerID: the UUID on the account's page of keys.
-    ///   - keyID: the id of the In-App Purchase key, such as `2X9R4HXF34`.
-    ///   - privateKey: the key's file (`.p8`): PEM with PKCS#8 in it.
-    ///   - bundleID: the app's, such as `com.example.app`.
-    ///   - baseURL: production's. Plain http is taken for loopback hosts only.
-    ///   - sandboxBaseURL: the sandbox's.
-    /// - Throws: every fault at once.
+    /// The issuer's id is the UUID on the account's page of keys, the key's that of an In-App Purchase key such as
+    /// `2X9R4HXF34`, and the private key its file (`.p8`): PEM with PKCS#8. Plain http is taken for loopback hosts
+    /// only.
     package init(
         issuerID: String,
         keyID: String,
@@ -53,12 +48,7 @@ package struct AppStoreConfiguration: Sendable {
         self.sandbox = sandbox
     }
 
-    func base(_ environment: AppStoreEnvironment) -> BaseURL {
-        switch environment {
-        case .production: production
-        case .sandbox: sandbox
-        }
-    }
+    func base(_ environment: AppStoreEnvironment) -> BaseURL { environment == .production ? production : sandbox }
 
     /// Whether a text is made of letters, digits, `-`, `.` and `_`, as all ids of Apple's are.
     private static func isWord(_ text: String, upTo limit: Int) -> Bool {
@@ -66,14 +56,11 @@ package struct AppStoreConfiguration: Sendable {
     }
 }
 
-extension AppStoreConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension AppStoreConfiguration: RedactedSettings {
     /// The settings without the key.
     package var description: String {
         "AppStoreConfiguration(\(bundleID), \(production.text), \(sandbox.text), key redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension AppStoreConfiguration {

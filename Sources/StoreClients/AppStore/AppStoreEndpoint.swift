@@ -7,9 +7,7 @@ struct AppStoreID: Hashable, Sendable {
 
     /// - Parameter text: 1 to 32 digits; `nil` for others, which no transaction has.
     init?(_ text: String) {
-        guard (1...32).contains(text.utf8.count), text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
-            return nil
-        }
+        guard (1...32).contains(text.utf8.count), text.utf8.allSatisfy(\.isDigit) else { return nil }
         self.text = text
     }
 }
@@ -20,10 +18,7 @@ struct AppStoreOrderID: Hashable, Sendable {
 
     /// - Parameter text: 1 to 32 letters and digits; `nil` for others, which no order has.
     init?(_ text: String) {
-        let isPlain = text.utf8.allSatisfy { byte in
-            (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte & 0xDF)
-        }
-        guard (1...32).contains(text.utf8.count), isPlain else { return nil }
+        guard (1...32).contains(text.utf8.count), text.utf8.allSatisfy(\.isLetterOrDigit) else { return nil }
         self.text = text
     }
 }
@@ -42,7 +37,7 @@ enum AppStoreEndpoint: Hashable, Sendable {
     case token(AppStoreID)
     case notifications(page: String?)
 
-    /// The route templates, for labels; `index` points into them.
+    /// The route templates, for labels: one for each budget.
     static let templates = [
         "/inApps/v1/subscriptions/{anyTransactionId}",
         "/inApps/v1/transactions/{transactionId}",
@@ -53,17 +48,8 @@ enum AppStoreEndpoint: Hashable, Sendable {
         "/inApps/v1/notifications/history",
     ]
 
-    var index: Int {
-        switch self {
-        case .statuses: 0
-        case .transaction: 1
-        case .history: 2
-        case .lookup: 3
-        case .refunds: 4
-        case .token: 5
-        case .notifications: 6
-        }
-    }
+    /// Points into the route templates.
+    var index: Int { AppStoreBudget.allCases.firstIndex(of: budget) ?? 0 }
 
     var budget: AppStoreBudget {
         switch self {

@@ -5,12 +5,7 @@ package enum AppStoreEnvironment: String, Sendable, CaseIterable {
     case sandbox = "Sandbox"
 
     /// The word our own records have for it.
-    package var ledgerName: String {
-        switch self {
-        case .production: "production"
-        case .sandbox: "sandbox"
-        }
-    }
+    package var ledgerName: String { rawValue.lowercased() }
 
     /// - Parameter ledgerName: our records' word; `nil`, and any other, is neither.
     package init?(ledgerName: String?) {
@@ -20,10 +15,7 @@ package enum AppStoreEnvironment: String, Sendable, CaseIterable {
 
     /// How far back the list of its notifications goes, less an hour for clocks that differ, and for long lists.
     package var notificationReach: Duration {
-        switch self {
-        case .production: .seconds(180 * 86_400 - 3600)
-        case .sandbox: .seconds(30 * 86_400 - 3600)
-        }
+        .seconds((self == .production ? 180 : 30) * 86_400 - 3600)
     }
 }
 

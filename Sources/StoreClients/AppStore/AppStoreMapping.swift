@@ -3,27 +3,22 @@ package import Entitlements
 /// The words of the App Store, and ours.
 enum AppStoreMapping {
     /// One status of a subscription, and what it means.
-    struct StatusRow: Sendable {
-        var number: Int64
-        var status: String
-        var givesAccess: Bool
-    }
+    typealias StatusRow = (number: Int64, status: String, givesAccess: Bool)
 
     /// Every status that is documented.
     ///
     /// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi/status
     static let statuses: [StatusRow] = [
-        StatusRow(number: 1, status: "active", givesAccess: true),
-        StatusRow(number: 2, status: "expired", givesAccess: false),
-        StatusRow(number: 3, status: "in_billing_retry", givesAccess: false),
-        StatusRow(number: 4, status: "in_grace_period", givesAccess: true),
-        StatusRow(number: 5, status: "refunded", givesAccess: false),
+        (1, "active", true),
+        (2, "expired", false),
+        (3, "in_billing_retry", false),
+        (4, "in_grace_period", true),
+        (5, "refunded", false),
     ]
 
     /// The row of a number; a number we have not met is a word of its own and gives nothing.
     static func status(_ number: Int64) -> StatusRow {
-        statuses.first { $0.number == number }
-            ?? StatusRow(number: number, status: "apple_status_\(number)", givesAccess: false)
+        statuses.first { $0.number == number } ?? (number, "apple_status_\(number)", false)
     }
 
     static func ownership(_ word: String) -> String {

@@ -3,7 +3,7 @@ package import Entitlements
 package import SignedTokens
 package import X509
 
-/// Verifies what the App Store has signed, without asking anybody.
+/// Verifies what the App Store has signed, without a request.
 ///
 /// A signature proves that the App Store wrote a text, not that its bearer is the buyer, nor that it still holds: a
 /// transaction that was signed before a refund verifies for ever. What gives access is what the store says when asked.
@@ -15,11 +15,7 @@ package struct AppStoreProofs: Sendable {
         /// What the store calls its environments.
         package var environments: Set<String>
 
-        /// Describes an app.
-        ///
-        /// - Parameters:
-        ///   - bundleID: the app's bundle id; `nil` takes any.
-        ///   - environments: the environments whose texts count; those that sign on a developer's machine never do.
+        /// Describes an app; the environments that sign on a developer's machine never count.
         package init(bundleID: String?, environments: Set<String> = ["Production", "Sandbox"]) {
             self.bundleID = bundleID
             self.environments = environments.intersection(["Production", "Sandbox"])
@@ -29,11 +25,7 @@ package struct AppStoreProofs: Sendable {
     private let chains: AppStoreChains
     private let expected: Expectation
 
-    /// Creates a verifier.
-    ///
-    /// - Parameters:
-    ///   - roots: what every chain has to lead to; see `AppStoreRoots`.
-    ///   - expected: what the proofs have to be about.
+    /// Creates a verifier; every chain has to lead to one of the roots (see `AppStoreRoots`).
     package init(roots: [Certificate], expected: Expectation) {
         chains = AppStoreChains(roots: roots)
         self.expected = expected
@@ -46,9 +38,6 @@ package struct AppStoreProofs: Sendable {
     }
 
     /// Verifies a signed transaction (`storekit_jws`).
-    ///
-    /// - Returns: what the App Store signed.
-    /// - Throws: `ProofRefusal`.
     package func transaction(_ text: String) async throws(ProofRefusal) -> SignedTransaction {
         let transaction = try await verified(text, as: SignedTransaction.self)
         if let bundleID = expected.bundleID, transaction.bundleID != bundleID {
@@ -59,10 +48,8 @@ package struct AppStoreProofs: Sendable {
 
     /// Verifies signed renewal info.
     ///
-    /// It may still be about another app, whose signed texts are as genuine: it has to be compared with its transaction.
-    ///
-    /// - Returns: what the App Store signed.
-    /// - Throws: `ProofRefusal`.
+    /// It may still be about another app, whose signed texts are as genuine: it has to be compared with its
+    /// transaction.
     package func renewalInfo(_ text: String) async throws(ProofRefusal) -> SignedRenewalInfo {
         try await verified(text, as: SignedRenewalInfo.self)
     }
@@ -94,16 +81,10 @@ package struct AppStoreProofs: Sendable {
 
 /// What the App Store signs.
 package protocol AppStorePayload: Sendable {
-    /// Reads a payload.
-    ///
-    /// - Throws: `ProofRefusal`: `malformed`.
+    /// Reads a payload; one that can't be read is `malformed`.
     init(payload: [UInt8]) throws(ProofRefusal)
 
     var signedAt: Instant { get }
     /// What the store calls the environment.
     var environment: String { get }
 }
-
-extension SignedTransaction: AppStorePayload {}
-
-extension SignedRenewalInfo: AppStorePayload {}

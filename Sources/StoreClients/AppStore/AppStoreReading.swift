@@ -48,39 +48,19 @@ package struct AppStoreQuery: Sendable {
 package struct AppStoreReading: Sendable {
     /// `full` only where the subscriptions and the other purchases were read to the end.
     package var coverage: Coverage
-    package var observations: [Observation]
+    package var observations: [Observation] = []
     /// Non-renewing subscriptions that were not revoked: their ends are ours to compute.
-    package var passes: [SignedTransaction]
+    package var passes: [SignedTransaction] = []
     /// Every transaction of the customer's that the answers name, by its ids.
-    package var transactionIDs: Set<String>
+    package var transactionIDs: Set<String> = []
     /// Why the reading is not full; the last failure, where there were several.
     package var failure: ReadFailure?
     /// The failure is that the store knows nothing of what certainly exists: it is well, and may be asked for the rest.
-    package var isDenied: Bool
+    package var isDenied = false
     /// An item was listed, and whether it gives access can't be read; an item that does not verify is one.
-    package var hasUnreadable: Bool
+    package var hasUnreadable = false
     /// HTTP requests sent.
     package var requests: Int
-
-    package init(
-        coverage: Coverage,
-        observations: [Observation] = [],
-        passes: [SignedTransaction] = [],
-        transactionIDs: Set<String> = [],
-        failure: ReadFailure? = nil,
-        isDenied: Bool = false,
-        hasUnreadable: Bool = false,
-        requests: Int
-    ) {
-        self.hasUnreadable = hasUnreadable
-        self.coverage = coverage
-        self.observations = observations
-        self.passes = passes
-        self.transactionIDs = transactionIDs
-        self.failure = failure
-        self.isDenied = isDenied
-        self.requests = requests
-    }
 }
 
 /// What became of writing an account token to a purchase.

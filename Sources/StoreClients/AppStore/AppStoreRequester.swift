@@ -19,41 +19,30 @@ struct AppStoreRequester: Sendable {
     let configuration: AppStoreConfiguration
     private let proofs: AppStoreProofs
     private let tokens: AppStoreTokens
-    private let requester: StoreRequester
+    let requester: StoreRequester
     private let gate: @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit
     private let logger: Logger
     private let throttle = LogThrottle<ReadFailure.Code>()
 
     init(
-        configuration: AppStoreConfiguration,
-        proofs: AppStoreProofs,
-        http: HTTPClient,
-        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64
+        _ configuration: AppStoreConfiguration,
+        _ proofs: AppStoreProofs,
+        _ http: HTTPClient,
+        _ gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         self.proofs = proofs
         self.gate = gate
         self.logger = logger
         tokens = AppStoreTokens(configuration, systemSeconds: systemSeconds)
-        requester = StoreRequester(
-            .appStore,
-            endpoints: AppStoreEndpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = StoreRequester(.appStore, AppStoreEndpoint.templates, http, logger, systemSeconds)
     }
-
-    /// Notes how many requests one reading took.
-    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
 
     /// Asks for something that is known or not.
     ///
-    /// - Returns: what `decode` makes of the body; that an id is unknown. What clients give us is unknown as well where
-    ///   the App Store takes it for no id at all.
-    /// - Throws: why there is no usable answer.
+    /// What clients give us is unknown as well where the App Store takes it for no id at all.
     func ask<Value: Sendable>(
         _ endpoint: AppStoreEndpoint,
         in environment: AppStoreEnvironment,
@@ -65,8 +54,7 @@ struct AppStoreRequester: Sendable {
         try await send(endpoint, in: environment, lane: lane, purpose: purpose, requests: &requests) {
             answer throws(ReadFailure) in
             switch answer {
-            case .content(let body):
-                do throws(JSONFault) { return .value(try decode(body)) } catch { throw ReadFailure(.malformed) }
+            case .content(let body): return .value(try decoded(body, decode))
             case .refused(.unknownHere, _): return .unknownHere
             case .refused(.unknown, _): return .unknown
             case .refused:
@@ -79,17 +67,8 @@ struct AppStoreRequester: Sendable {
     /// Asks for an id where it may be known: in production and, where that does not know it, in the sandbox.
     ///
     /// Until an app has been released production refuses every key: a key is bad only where the sandbox refuses it too.
-    ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - known: the environment, where it is known; no other is asked then.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - requests: raised by one for each request that was sent.
-    ///   - decode: makes a value of the body.
-    /// - Returns: what was found, and where; `nil` where no environment knows the id.
-    /// - Throws: why there is no usable answer; `unavailable` where production refuses the key and the sandbox, which takes
-    ///   it, does not know the id.
+    /// Where the sandbox takes it and does not know the id, the failure is `unavailable`. A known environment alone is
+    /// asked. `nil` where no environment knows the id.
     func search<Value: Sendable>(
         _ endpoint: AppStoreEndpoint,
         in known: AppStoreEnvironment?,
@@ -127,18 +106,7 @@ struct AppStoreRequester: Sendable {
 
     /// Sends a request, and once more with a fresh token where the first is refused.
     ///
-    /// A clock that is a second ahead of theirs suffices for a refusal.
-    ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - environment: which.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - body: JSON, where the endpoint takes any.
-    ///   - requests: raised by one for each request that was sent.
-    ///   - read: makes a value of the answer, or throws what it comes to.
-    /// - Returns: what `read` made of it.
-    /// - Throws: why there is no usable answer.
+    /// A clock that is a second ahead of theirs suffices for a refusal. `requests` is raised by one for each request.
     func send<Value: Sendable>(
         _ endpoint: AppStoreEndpoint,
         in environment: AppStoreEnvironment,
@@ -148,53 +116,37 @@ struct AppStoreRequester: Sendable {
         requests: inout Int,
         read: (AppStoreAnswer) throws(ReadFailure) -> Value
     ) async throws(ReadFailure) -> Value {
-        let token = try tokens.token()
-        var call = StoreCall(
-            endpoint: endpoint.index,
-            request: request(endpoint, in: environment, token: token, hasBody: body != nil),
-            body: body,
-            gate: gate(environment, endpoint.budget),
-            lane: lane,
-            purpose: purpose
-        )
-        let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
-            // No word on our key yet: a fresh token decides.
-            response.status == 401 ? nil : try read(AppStoreAnswer(response))
-        }
-        if let value { return value }
-        let fresh = try tokens.token(insteadOf: token)
-        call.request = request(endpoint, in: environment, token: fresh, hasBody: body != nil)
-        return try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
-            try read(AppStoreAnswer(response))
-        }
-    }
-
-    private func request(
-        _ endpoint: AppStoreEndpoint,
-        in environment: AppStoreEnvironment,
-        token: String,
-        hasBody: Bool
-    ) -> HTTPRequest {
-        var authorization = HTTPField(name: .authorization, value: "Bearer \(token)")
-        authorization.indexingStrategy = .disallow
-        var headers: HTTPFields = [.accept: "application/json"]
-        if hasBody { headers[.contentType] = "application/json" }
-        headers.append(authorization)
         let base = configuration.base(environment)
-        return HTTPRequest(
-            method: endpoint.method,
-            scheme: base.scheme,
-            authority: base.authority,
-            path: base.path + endpoint.target,
-            headerFields: headers
-        )
+        let permit = gate(environment, endpoint.budget)
+        var refused: String?
+        while true {
+            let token = try tokens.token(insteadOf: refused)
+            let call = StoreCall(
+                endpoint: endpoint.index,
+                request: HTTPRequest(
+                    endpoint.method,
+                    base,
+                    path: base.path + endpoint.target,
+                    sending: body == nil ? nil : "application/json",
+                    bearer: token
+                ),
+                body: body,
+                gate: permit,
+                lane: lane,
+                purpose: purpose
+            )
+            let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
+                // No word on our key yet: a fresh token decides.
+                response.status == 401 && refused == nil ? nil : try read(AppStoreAnswer(response))
+            }
+            if let value { return value }
+            refused = token
+        }
     }
 
     // MARK: Signed texts
 
-    /// Verifies a transaction of an answer.
-    ///
-    /// - Returns: `nil` where it is not genuine, of another environment than was asked, or another app's.
+    /// Verifies a transaction of an answer; `nil` where it is not genuine, of another environment or another app's.
     func transaction(_ text: String, in environment: AppStoreEnvironment) async -> SignedTransaction? {
         do throws(ProofRefusal) {
             let transaction = try await proofs.transaction(text)
@@ -211,9 +163,7 @@ struct AppStoreRequester: Sendable {
         }
     }
 
-    /// Verifies the renewal info that came with a transaction.
-    ///
-    /// - Returns: `nil` where it is not genuine, or not about the transaction's line.
+    /// Verifies the renewal info that came with a transaction; `nil` where it is not genuine, or about another line.
     func renewalInfo(_ text: String, of transaction: SignedTransaction) async -> SignedRenewalInfo? {
         do throws(ProofRefusal) {
             let renewal = try await proofs.renewalInfo(text)

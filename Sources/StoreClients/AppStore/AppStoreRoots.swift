@@ -69,16 +69,12 @@ package enum AppStoreRoots {
     /// SHA-256 of the certificate's DER.
     static let appleIncRootFingerprint = "b0b1730ecbc7ff4505142c49f1295e6eda6bcaed7e2c68c5be91b5a11001f024"
 
-    /// The root that is shipped for signed transactions.
-    ///
-    /// - Throws: when this program was altered: the certificate is not the one whose fingerprint stands beside it.
+    /// The root that is shipped for signed transactions; throws when this program was altered.
     package static func shipped() throws -> [Certificate] {
         try read(appleRootG3, fingerprint: appleRootG3Fingerprint)
     }
 
-    /// The root that is shipped for app receipts.
-    ///
-    /// - Throws: when this program was altered: the certificate is not the one whose fingerprint stands beside it.
+    /// The root that is shipped for app receipts; throws when this program was altered.
     package static func shippedForReceipts() throws -> [Certificate] {
         try read(appleIncRoot, fingerprint: appleIncRootFingerprint)
     }
@@ -91,9 +87,7 @@ package enum AppStoreRoots {
         return [try Certificate(pemDocument: document)]
     }
 
-    /// The roots of a PEM file, which replace the one that is shipped.
-    ///
-    /// - Throws: where the text holds no certificate, or one that does not decode.
+    /// The roots of a PEM file, which replace the one that is shipped; throws where there is none.
     package static func read(pem: String) throws -> [Certificate] {
         let roots = try PEMDocument.parseMultiple(pemString: pem).map { try Certificate(pemDocument: $0) }
         guard !roots.isEmpty else { throw ProofRefusal(.badCertificate, "There is no certificate in the file.") }

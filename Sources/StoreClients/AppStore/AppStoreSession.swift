@@ -85,11 +85,7 @@ struct AppStoreSession {
     }
 
     /// Makes sure that an answer is about our app and the environment that was asked.
-    private func check(
-        _ named: String?,
-        _ bundleID: String?,
-        in environment: AppStoreEnvironment
-    ) throws(ReadFailure) {
+    private func check(_ named: String?, _ bundleID: String?, in environment: AppStoreEnvironment) throws(ReadFailure) {
         guard named == environment.rawValue, bundleID == requester.configuration.bundleID else {
             throw ReadFailure(.malformed, store: .appStore)
         }
@@ -102,9 +98,7 @@ struct AppStoreSession {
 
     // MARK: Subscriptions
 
-    /// Takes the lines of a customer.
-    ///
-    /// - Returns: whether one gives access that counts.
+    /// Takes the lines of a customer; returns whether one gives access that counts.
     private mutating func take(_ answer: [AppStoreWire.Line], in environment: AppStoreEnvironment) async -> Bool {
         var grants = false
         for line in answer {
@@ -125,9 +119,7 @@ struct AppStoreSession {
         var value: Observation?
     }
 
-    /// Verifies one line.
-    ///
-    /// - Returns: `nil` where its signature, or what it says, does not hold.
+    /// Verifies one line; `nil` where its signature, or what it says, does not hold.
     private mutating func observe(_ line: AppStoreWire.Line, in environment: AppStoreEnvironment) async -> Observed? {
         guard let transaction = await requester.transaction(line.signedTransaction, in: environment),
             transaction.originalTransactionID == line.originalTransactionID
@@ -171,19 +163,15 @@ struct AppStoreSession {
                     hasUnreadable = true
                     continue
                 }
-                keep(transaction)
+                // What is changed while pages are read appears again, and the later word counts.
+                let key = Key(environment: transaction.environment, id: transaction.transactionID)
+                others[key] = (others[key]?.place ?? others.count, transaction)
             }
             guard page.hasMore else { return }
             guard let next = page.next, next != revision else { throw ReadFailure(.malformed, store: .appStore) }
             revision = next
         }
         note(ReadFailure(.incomplete, store: .appStore))
-    }
-
-    /// Keeps a transaction; what is changed while pages are read appears again, and the later word counts.
-    private mutating func keep(_ transaction: SignedTransaction) {
-        let key = Key(environment: transaction.environment, id: transaction.transactionID)
-        others[key] = (others[key]?.place ?? others.count, transaction)
     }
 
     private func isPass(revoked: Bool) -> (SignedTransaction) -> Bool {

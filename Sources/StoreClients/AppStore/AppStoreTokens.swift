@@ -9,11 +9,6 @@ import TextFormats
 ///
 /// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi/generating-json-web-tokens-for-api-requests
 final class AppStoreTokens: Sendable {
-    private struct Minted {
-        var token: String
-        var seconds: Int64
-    }
-
     /// For how long a token is used again, in seconds: a signature costs more than the rest of a request does.
     static let reuseSeconds: Int64 = 60
     /// How far a token is dated back: the App Store takes none from the future, be it by a second.
@@ -23,18 +18,16 @@ final class AppStoreTokens: Sendable {
 
     private let configuration: AppStoreConfiguration
     private let systemSeconds: @Sendable () -> Int64
-    private let minted = Mutex<Minted?>(nil)
+    private let minted = Mutex<(token: String, seconds: Int64)?>(nil)
 
     init(_ configuration: AppStoreConfiguration, systemSeconds: @escaping @Sendable () -> Int64) {
         self.configuration = configuration
         self.systemSeconds = systemSeconds
     }
 
-    /// A token to send.
+    /// A token to send behind `Bearer`, other than one that was refused.
     ///
-    /// - Parameter refused: a token that was refused, which is not used again.
-    /// - Returns: a token, such as stands behind `Bearer`.
-    /// - Throws: `unauthorized` where the key does not sign.
+    /// `unauthorized` where the key does not sign.
     func token(insteadOf refused: String? = nil) throws(ReadFailure) -> String {
         let now = systemSeconds()
         let known = minted.withLock { minted -> String? in
@@ -45,7 +38,7 @@ final class AppStoreTokens: Sendable {
         }
         if let known { return known }
         let token = try mint(at: now)
-        minted.withLock { $0 = Minted(token: token, seconds: now) }
+        minted.withLock { $0 = (token, now) }
         return token
     }
 

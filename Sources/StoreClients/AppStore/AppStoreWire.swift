@@ -39,30 +39,28 @@ enum AppStoreWire {
     // MARK: Statuses
 
     private enum StatusField: String, CaseIterable { case environment, bundleId, data }
-    private enum GroupField: String, CaseIterable { case lastTransactions }
     private enum LineField: String, CaseIterable {
         case status, originalTransactionId, signedTransactionInfo, signedRenewalInfo
     }
 
     private static let statusFields = JSONFields<StatusField>()
-    private static let groupFields = JSONFields<GroupField>()
+    private static let group = JSONFields(only: "lastTransactions")
     private static let lineFields = JSONFields<LineField>()
 
     /// Reads a `StatusResponse`.
     static func statuses(_ body: [UInt8]) throws(JSONFault) -> Statuses {
-        var reader = try JSONReader(body)
         var environment: String?
         var bundleID: String?
         var lines: [Line]?
         var hasOddLines = false
-        try reader.readObject(statusFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, statusFields) { reader, field throws(JSONFault) in
             switch field {
             case .environment: environment = try reader.readOptionalString()
             case .bundleId: bundleID = try reader.readOptionalString()
             case .data:
                 var read: [Line] = []
                 try reader.readArray { reader throws(JSONFault) in
-                    try reader.readObject(groupFields) { reader, _ throws(JSONFault) in
+                    try reader.readObject(group) { reader, _ throws(JSONFault) in
                         let group = try reader.readSoundElements(line)
                         read += group.values
                         hasOddLines = hasOddLines || group.hasOdd
@@ -71,7 +69,6 @@ enum AppStoreWire {
                 lines = read
             }
         }
-        try reader.finish()
         // An object without them is none of the App Store's: nothing may be inferred from what it does not list.
         guard let environment, let bundleID, let lines else { throw .missing }
         return Statuses(environment: environment, bundleID: bundleID, lines: lines, hasOddLines: hasOddLines)
@@ -117,11 +114,10 @@ enum AppStoreWire {
 
     /// Reads a `RefundHistoryResponse`, which is a list without the app's name.
     static func list(_ body: [UInt8]) throws(JSONFault) -> Page {
-        var reader = try JSONReader(body)
         var page = Page(signed: [], hasMore: false)
         var hasMore: Bool?
         var signed: (values: [String], hasOdd: Bool)?
-        try reader.readObject(listFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, listFields) { reader, field throws(JSONFault) in
             switch field {
             case .environment: page.environment = try reader.readOptionalString()
             case .bundleId: page.bundleID = try reader.readOptionalString()
@@ -133,7 +129,6 @@ enum AppStoreWire {
             case .hasMore: hasMore = try reader.readBool()
             }
         }
-        try reader.finish()
         guard let hasMore, let signed else { throw .missing }
         page.hasMore = hasMore
         page.signed = signed.values
@@ -141,44 +136,38 @@ enum AppStoreWire {
         return page
     }
 
-    private static func texts(_ reader: inout JSONReader) throws(JSONFault) -> [String] {
-        var texts: [String] = []
-        try reader.readArray { reader throws(JSONFault) in texts.append(try reader.readString(upTo: signedLimit)) }
-        return texts
-    }
-
     // MARK: Single answers
 
-    private enum TransactionField: String, CaseIterable { case signedTransactionInfo }
     private enum OrderField: String, CaseIterable { case status, signedTransactions }
 
-    private static let transactionFields = JSONFields<TransactionField>()
+    private static let transactionInfo = JSONFields(only: "signedTransactionInfo")
     private static let orderFields = JSONFields<OrderField>()
 
     /// Reads a `TransactionInfoResponse`.
     static func transaction(_ body: [UInt8]) throws(JSONFault) -> String {
-        var reader = try JSONReader(body)
         var signed: String?
-        try reader.readObject(transactionFields) { reader, _ throws(JSONFault) in
+        try JSONReader.readObject(in: body, transactionInfo) { reader, _ throws(JSONFault) in
             signed = try reader.readString(upTo: signedLimit)
         }
-        try reader.finish()
         guard let signed else { throw .missing }
         return signed
     }
 
     /// Reads an `OrderLookupResponse`: nothing where the number is not valid for the app.
     static func order(_ body: [UInt8]) throws(JSONFault) -> [String] {
-        var reader = try JSONReader(body)
         var status: Int64?
         var signed: [String]?
-        try reader.readObject(orderFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, orderFields) { reader, field throws(JSONFault) in
             switch field {
             case .status: status = try reader.readInteger()
-            case .signedTransactions: signed = try reader.readNull() ? nil : try texts(&reader)
+            case .signedTransactions:
+                guard try !reader.readNull() else { return }
+                signed = []
+                try reader.readArray { reader throws(JSONFault) in
+                    signed?.append(try reader.readString(upTo: signedLimit))
+                }
             }
         }
-        try reader.finish()
         guard let status else { throw .missing }
         guard status == 0 else { return [] }
         guard let signed else { throw .missing }
@@ -192,39 +181,34 @@ enum AppStoreWire {
             try reader.passOver()
             try reader.finish()
             return true
-        } catch {
-            return false
-        }
+        } catch { return false }
     }
 
     // MARK: Notifications
 
     private enum HistoryField: String, CaseIterable { case notificationHistory, hasMore, paginationToken }
-    private enum ItemField: String, CaseIterable { case signedPayload }
 
     private static let historyFields = JSONFields<HistoryField>()
-    private static let itemFields = JSONFields<ItemField>()
+    private static let item = JSONFields(only: "signedPayload")
 
     /// Reads a `NotificationHistoryResponse`.
     static func notifications(_ body: [UInt8]) throws(JSONFault) -> Page {
-        var reader = try JSONReader(body)
         var page = Page(signed: [], hasMore: false)
         var hasMore: Bool?
         var isListed = false
-        try reader.readObject(historyFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, historyFields) { reader, field throws(JSONFault) in
             switch field {
             case .hasMore: hasMore = try reader.readBool()
             case .paginationToken: page.next = try reader.readOptionalString()
             case .notificationHistory:
                 isListed = true
                 try reader.readArray { reader throws(JSONFault) in
-                    try reader.readObject(itemFields) { reader, _ throws(JSONFault) in
+                    try reader.readObject(item) { reader, _ throws(JSONFault) in
                         page.signed.append(try reader.readString(upTo: signedLimit))
                     }
                 }
             }
         }
-        try reader.finish()
         guard let hasMore, isListed else { throw .missing }
         page.hasMore = hasMore
         return page

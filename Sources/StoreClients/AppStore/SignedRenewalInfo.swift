@@ -25,10 +25,9 @@ package struct SignedRenewalInfo: Sendable, Hashable {
     }
 
     private static let fields = JSONFields<Field>()
+}
 
-    /// Reads a payload.
-    ///
-    /// - Throws: `ProofRefusal`: `malformed`.
+extension SignedRenewalInfo: AppStorePayload {
     package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(JSONFault) {
             self = try Self.read(payload)
@@ -38,50 +37,26 @@ package struct SignedRenewalInfo: Sendable, Hashable {
     }
 
     private static func read(_ payload: [UInt8]) throws(JSONFault) -> SignedRenewalInfo {
-        var reader = try JSONReader(payload)
-        var texts: [Field: String] = [:]
-        var numbers: [Field: Int64] = [:]
-        try reader.readObject(fields) { reader, field throws(JSONFault) in
+        var members = Members<Field>()
+        try JSONReader.readObject(in: payload, fields) { reader, field throws(JSONFault) in
             switch field {
-            case .autoRenewStatus, .gracePeriodExpiresDate:
-                numbers[field] = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalInteger() }
-            case .signedDate: numbers[field] = try reader.readOptionalInteger()
-            default: texts[field] = try reader.readOptionalString()
+            case .autoRenewStatus, .gracePeriodExpiresDate: members.numbers[field] = try reader.readSoundInteger()
+            case .signedDate: members.numbers[field] = try reader.readOptionalInteger()
+            default: members.texts[field] = try reader.readOptionalString()
             }
         }
-        try reader.finish()
-        guard let original = texts[.originalTransactionId], !original.isEmpty,
-            let environment = texts[.environment], !environment.isEmpty,
-            let signed = numbers[.signedDate]
-        else { throw .missing }
+        guard let signed = members.numbers[.signedDate] else { throw .missing }
+        let environment = try members.text(.environment)
+        let original = try members.text(.originalTransactionId)
         guard let signedAt = Instant(milliseconds: signed) else { throw .outOfRange }
-        let graceEnd = numbers[.gracePeriodExpiresDate].flatMap { Instant(milliseconds: $0) }
         return SignedRenewalInfo(
             originalTransactionID: original,
             environment: environment,
-            productID: texts[.productId],
-            autoRenewProductID: texts[.autoRenewProductId],
-            autoRenewStatus: numbers[.autoRenewStatus],
-            gracePeriodExpiresAt: graceEnd,
+            productID: members.texts[.productId],
+            autoRenewProductID: members.texts[.autoRenewProductId],
+            autoRenewStatus: members.numbers[.autoRenewStatus],
+            gracePeriodExpiresAt: members.numbers[.gracePeriodExpiresDate].flatMap(Instant.init(milliseconds:)),
             signedAt: signedAt
         )
-    }
-
-    private init(
-        originalTransactionID: String,
-        environment: String,
-        productID: String?,
-        autoRenewProductID: String?,
-        autoRenewStatus: Int64?,
-        gracePeriodExpiresAt: Instant?,
-        signedAt: Instant
-    ) {
-        self.originalTransactionID = originalTransactionID
-        self.environment = environment
-        self.productID = productID
-        self.autoRenewProductID = autoRenewProductID
-        self.autoRenewStatus = autoRenewStatus
-        self.gracePeriodExpiresAt = gracePeriodExpiresAt
-        self.signedAt = signedAt
     }
 }

@@ -7,7 +7,7 @@ import TextFormats
 /// A missing member means that it does not apply. Words are kept as they are written: an unknown one is no fault.
 ///
 /// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload
-package struct SignedTransaction: Sendable, Hashable {
+package struct SignedTransaction: AppStorePayload, Hashable {
     /// One for each charge or restore.
     package var transactionID: String
     /// The same for all transactions of one purchase or subscription line.
@@ -33,73 +33,68 @@ package struct SignedTransaction: Sendable, Hashable {
     /// Its presence says that the purchase was refunded or withdrawn.
     package var revokedAt: Instant?
     package var isUpgraded: Bool
-    package var offerType: Int64?
     /// When it was signed; no event happened then.
     package var signedAt: Instant
 
     private enum Field: String, CaseIterable {
         case transactionId, originalTransactionId, previousOriginalTransactionId, bundleId, productId
         case subscriptionGroupIdentifier, type, inAppOwnershipType, appAccountToken, appTransactionId, environment
-        case purchaseDate, originalPurchaseDate, expiresDate, revocationDate, isUpgraded, offerType, signedDate
+        case purchaseDate, originalPurchaseDate, expiresDate, revocationDate, isUpgraded, signedDate
     }
 
     private static let fields = JSONFields<Field>()
 
-    private struct Draft {
-        var texts: [Field: String] = [:]
-        var moments: [Field: Instant] = [:]
-        var hasOddPurchaseDate = false
-        var isUpgraded = false
-        var offerType: Int64?
-
-        func text(_ field: Field) throws(JSONFault) -> String {
-            guard let text = texts[field], !text.isEmpty else { throw .missing }
-            return text
-        }
-
-        func moment(_ field: Field) throws(JSONFault) -> Instant {
-            guard let moment = moments[field] else { throw .missing }
-            return moment
-        }
-    }
-
-    /// Reads a payload.
-    ///
-    /// - Throws: `ProofRefusal`: `malformed`.
     package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(JSONFault) {
-            self = try Self.read(payload)
+            try self.init(reading: payload)
         } catch {
             throw ProofRefusal(.malformed, "The payload is not a transaction: \(error.clause).")
         }
     }
 
-    private static func read(_ payload: [UInt8]) throws(JSONFault) -> SignedTransaction {
-        var reader = try JSONReader(payload)
-        var draft = Draft()
-        try reader.readObject(fields) { reader, field throws(JSONFault) in
+    private init(reading payload: [UInt8]) throws(JSONFault) {
+        var members = Members<Field>()
+        var hasOddPurchaseDate = false
+        var isUpgraded = false
+        try JSONReader.readObject(in: payload, Self.fields) { reader, field throws(JSONFault) in
             switch field {
             // Whether it gives access is no question of these dates.
             case .purchaseDate:
                 guard try !reader.readNull() else { return }
-                draft.moments[field] = try reader.readIfSound(moment)
-                draft.hasOddPurchaseDate = draft.moments[field] == nil
-            case .originalPurchaseDate, .expiresDate:
-                draft.moments[field] = try reader.readIfSound(moment)
-            case .revocationDate, .signedDate: draft.moments[field] = try moment(&reader)
-            case .isUpgraded: draft.isUpgraded = try reader.readNull() ? false : try reader.readBool()
-            case .offerType:
-                draft.offerType = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalInteger()
-                }
+                members.moments[field] = try reader.readIfSound(Self.moment)
+                hasOddPurchaseDate = members.moments[field] == nil
+            case .originalPurchaseDate, .expiresDate: members.moments[field] = try reader.readIfSound(Self.moment)
+            case .revocationDate, .signedDate: members.moments[field] = try Self.moment(&reader)
+            case .isUpgraded: isUpgraded = try reader.readNull() ? false : try reader.readBool()
             case .subscriptionGroupIdentifier, .appTransactionId, .previousOriginalTransactionId:
-                draft.texts[field] = try reader.readIfSound { reader throws(JSONFault) in
-                    try reader.readOptionalString()
-                }
-            default: draft.texts[field] = try reader.readOptionalString()
+                members.texts[field] = try reader.readSoundString()
+            default: members.texts[field] = try reader.readOptionalString()
             }
         }
-        try reader.finish()
-        return try SignedTransaction(draft)
+        transactionID = try members.text(.transactionId)
+        originalTransactionID = try members.text(.originalTransactionId)
+        previousOriginalTransactionID = members.texts[.previousOriginalTransactionId]
+        bundleID = try members.text(.bundleId)
+        productID = try members.text(.productId)
+        subscriptionGroupID = members.texts[.subscriptionGroupIdentifier]
+        type = try members.text(.type)
+        ownership = try members.text(.inAppOwnershipType)
+        appAccountToken = members.texts[.appAccountToken]?.lowercased()
+        appTransactionID = members.texts[.appTransactionId]
+        environment = try members.text(.environment)
+        originallyPurchasedAt = members.moments[.originalPurchaseDate]
+        self.hasOddPurchaseDate = hasOddPurchaseDate
+        if !hasOddPurchaseDate {
+            purchasedAt = try members.moment(.purchaseDate)
+        } else if let first = originallyPurchasedAt {
+            purchasedAt = first
+        } else {
+            purchasedAt = try members.moment(.signedDate)
+        }
+        expiresAt = members.moments[.expiresDate]
+        revokedAt = members.moments[.revocationDate]
+        self.isUpgraded = isUpgraded
+        signedAt = try members.moment(.signedDate)
     }
 
     private static func moment(_ reader: inout JSONReader) throws(JSONFault) -> Instant? {
@@ -107,32 +102,22 @@ package struct SignedTransaction: Sendable, Hashable {
         guard let moment = Instant(milliseconds: written) else { throw .outOfRange }
         return moment
     }
+}
 
-    private init(_ draft: Draft) throws(JSONFault) {
-        transactionID = try draft.text(.transactionId)
-        originalTransactionID = try draft.text(.originalTransactionId)
-        previousOriginalTransactionID = draft.texts[.previousOriginalTransactionId]
-        bundleID = try draft.text(.bundleId)
-        productID = try draft.text(.productId)
-        subscriptionGroupID = draft.texts[.subscriptionGroupIdentifier]
-        type = try draft.text(.type)
-        ownership = try draft.text(.inAppOwnershipType)
-        appAccountToken = draft.texts[.appAccountToken]?.lowercased()
-        appTransactionID = draft.texts[.appTransactionId]
-        environment = try draft.text(.environment)
-        originallyPurchasedAt = draft.moments[.originalPurchaseDate]
-        hasOddPurchaseDate = draft.hasOddPurchaseDate
-        if !hasOddPurchaseDate {
-            purchasedAt = try draft.moment(.purchaseDate)
-        } else if let first = originallyPurchasedAt {
-            purchasedAt = first
-        } else {
-            purchasedAt = try draft.moment(.signedDate)
-        }
-        expiresAt = draft.moments[.expiresDate]
-        revokedAt = draft.moments[.revocationDate]
-        isUpgraded = draft.isUpgraded
-        offerType = draft.offerType
-        signedAt = try draft.moment(.signedDate)
+/// The members of an object that was read, by their fields.
+struct Members<Field: Hashable> {
+    var texts: [Field: String] = [:]
+    var numbers: [Field: Int64] = [:]
+    var moments: [Field: Instant] = [:]
+
+    /// A text that must say something.
+    func text(_ field: Field) throws(JSONFault) -> String {
+        guard let text = texts[field], !text.isEmpty else { throw .missing }
+        return text
+    }
+
+    func moment(_ field: Field) throws(JSONFault) -> Instant {
+        guard let moment = moments[field] else { throw .missing }
+        return moment
     }
 }

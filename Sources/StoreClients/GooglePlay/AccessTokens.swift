@@ -8,9 +8,7 @@ struct AccessToken: Hashable, Sendable {
 }
 
 extension AccessToken {
-    /// - Parameters:
-    ///   - granted: as it was given out.
-    ///   - sentAt: when it was asked for: its life may have begun then.
+    /// The life of a token may have begun when it was asked for.
     init(_ granted: GrantedToken, sentAt: ContinuousClock.Instant) {
         text = granted.text
         // A token that lives for a few minutes only, as in tests, still serves for half of them.
@@ -23,8 +21,8 @@ extension AccessToken {
 
 /// Keeps the access token and fetches a new one, once for all who wait.
 ///
-/// A caller that finds no token fetches it in its own task; the others wait for that. Where the one who fetches is called off
-/// or is not let through for reasons of its own, the next one takes over.
+/// A caller that finds no token fetches it in its own task; the others wait for that. Where the one who fetches is
+/// called off or is not let through for reasons of its own, the next one takes over.
 final class AccessTokens: Sendable {
     private enum Result: Sendable {
         case token(AccessToken)
@@ -45,11 +43,9 @@ final class AccessTokens: Sendable {
 
     init(now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }) { self.now = now }
 
-    /// The token in use, or a new one.
+    /// The token in use, or a new one that `fetch` asks for.
     ///
-    /// - Parameter fetch: asks for a new one.
-    /// - Returns: a token that is good for a while.
-    /// - Throws: what `fetch` throws, to all who waited for it; `interrupted` where the caller's task is cancelled.
+    /// All who waited for it get what `fetch` throws; `interrupted` where the caller's task is cancelled.
     func token(_ fetch: () async throws(ReadFailure) -> AccessToken) async throws(ReadFailure) -> AccessToken {
         while true {
             let (token, isOurs) = state.withLock { state -> (AccessToken?, Bool) in

@@ -8,13 +8,11 @@ struct GooglePlayError: Hashable, Sendable {
     /// Empty where the object names none.
     var word: String
 
-    private enum OuterField: String, CaseIterable { case error }
     private enum Field: String, CaseIterable { case status, errors, details }
-    private enum ReasonField: String, CaseIterable { case reason }
 
-    private static let outerFields = JSONFields<OuterField>()
+    private static let object = JSONFields(only: "error")
     private static let fields = JSONFields<Field>()
-    private static let reasonFields = JSONFields<ReasonField>()
+    private static let reason = JSONFields(only: "reason")
     /// An error object is small; a larger body is some proxy's page.
     private static let maximumBytes = 64 << 10
 
@@ -28,8 +26,7 @@ struct GooglePlayError: Hashable, Sendable {
         var detail: String?
         var status: String?
         do throws(JSONFault) {
-            var reader = try JSONReader(body)
-            try reader.readObject(Self.outerFields) { reader, _ throws(JSONFault) in
+            try JSONReader.readObject(in: body, Self.object) { reader, _ throws(JSONFault) in
                 isError = true
                 try reader.readObject(Self.fields) { reader, field throws(JSONFault) in
                     switch field {
@@ -39,7 +36,6 @@ struct GooglePlayError: Hashable, Sendable {
                     }
                 }
             }
-            try reader.finish()
         } catch { return nil }
         guard isError else { return nil }
         word = reason ?? detail ?? status ?? ""
@@ -49,7 +45,7 @@ struct GooglePlayError: Hashable, Sendable {
         guard try !reader.readNull() else { return nil }
         var reason: String?
         try reader.readArray { reader throws(JSONFault) in
-            try reader.readObject(reasonFields) { reader, _ throws(JSONFault) in
+            try reader.readObject(Self.reason) { reader, _ throws(JSONFault) in
                 let text = try reader.readOptionalString()
                 reason = reason ?? text
             }
@@ -73,29 +69,16 @@ enum GooglePlayAnswerClass: Hashable, Sendable {
     case failure(ReadFailure.Code)
 }
 
-/// One row of the table of answers.
-struct GooglePlayAnswerRule: Sendable {
-    enum Word: Hashable, Sendable {
-        /// Any word, or no error object at all.
-        case any
-        /// An error object, whatever it says: Google's own answer.
-        case some
-        case oneOf(Set<String>)
-    }
+/// What an error object has to say for a row of the table of answers to hold.
+enum GooglePlayErrorWord: Hashable, Sendable {
+    /// Any word, or no error object at all.
+    case any
+    /// An error object, whatever it says: Google's own answer.
+    case some
+    case oneOf(Set<String>)
 
-    var statuses: ClosedRange<Int>
-    var word: Word
-    var outcome: GooglePlayAnswerClass
-
-    init(_ statuses: ClosedRange<Int>, _ word: Word, _ outcome: GooglePlayAnswerClass) {
-        self.statuses = statuses
-        self.word = word
-        self.outcome = outcome
-    }
-
-    func holds(status: Int, error: GooglePlayError?) -> Bool {
-        guard statuses.contains(status) else { return false }
-        return switch word {
+    func holds(for error: GooglePlayError?) -> Bool {
+        switch self {
         case .any: true
         case .some: error != nil
         case .oneOf(let words): error.map { words.contains($0.word) } ?? false
@@ -103,19 +86,19 @@ struct GooglePlayAnswerRule: Sendable {
     }
 }
 
-private let badTokens: GooglePlayAnswerRule.Word = .oneOf([
+private let badTokens: GooglePlayErrorWord = .oneOf([
     "invalid", "required", "INVALID_ARGUMENT", "purchaseTokenDoesNotMatchPackageName",
     "purchaseTokenDoesNotMatchProductId", "purchaseTokenNotFound", "notFound",
 ])
 
 /// A rate limit in the form of a lack of permission.
-private let quotas: GooglePlayAnswerRule.Word = .oneOf([
+private let quotas: GooglePlayErrorWord = .oneOf([
     "rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "quotaExceeded", "RATE_LIMIT_EXCEEDED",
     "RESOURCE_EXHAUSTED",
 ])
 
 /// Rights that the account lacks: a new access token does not help.
-private let rights: GooglePlayAnswerRule.Word = .oneOf([
+private let rights: GooglePlayErrorWord = .oneOf([
     "permissionDenied", "PERMISSION_DENIED", "developerDoesNotOwnApplication", "projectNotLinked",
     "accessNotConfigured", "SERVICE_DISABLED", "insufficientPermissions", "forbidden",
 ])
@@ -123,46 +106,40 @@ private let rights: GooglePlayAnswerRule.Word = .oneOf([
 /// Every answer, and what it means; the first row that holds decides.
 ///
 /// - SeeAlso: https://developers.google.com/android-publisher/errors
-let googlePlayAnswerRules: [GooglePlayAnswerRule] = [
-    //                   status     word    outcome
-    GooglePlayAnswerRule(200...299, .any, .content),
+let googlePlayAnswerRules: [(statuses: ClosedRange<Int>, word: GooglePlayErrorWord, outcome: GooglePlayAnswerClass)] = [
+    // status  word  outcome
+    (200...299, .any, .content),
     // Redirects are not followed: the token goes to the configured host alone.
-    GooglePlayAnswerRule(300...399, .any, .failure(.unavailable)),
-    GooglePlayAnswerRule(400...400, badTokens, .unknown),
-    GooglePlayAnswerRule(400...400, .some, .conflict(.rejected)),
-    GooglePlayAnswerRule(401...401, rights, .failure(.unauthorized)),
-    GooglePlayAnswerRule(401...401, .any, .stale),
-    GooglePlayAnswerRule(403...403, quotas, .failure(.throttled)),
-    GooglePlayAnswerRule(403...403, .some, .failure(.unauthorized)),
+    (300...399, .any, .failure(.unavailable)),
+    (400...400, badTokens, .unknown),
+    (400...400, .some, .conflict(.rejected)),
+    (401...401, rights, .failure(.unauthorized)),
+    (401...401, .any, .stale),
+    (403...403, quotas, .failure(.throttled)),
+    (403...403, .some, .failure(.unauthorized)),
     // The package itself: our setting is wrong, and no purchase is any the less there.
-    GooglePlayAnswerRule(404...404, .oneOf(["applicationNotFound"]), .failure(.unauthorized)),
-    GooglePlayAnswerRule(404...404, .some, .unknown),
-    GooglePlayAnswerRule(408...408, .any, .failure(.timeout)),
-    GooglePlayAnswerRule(409...409, .some, .conflict(.unavailable)),
-    GooglePlayAnswerRule(410...410, .some, .gone),
-    GooglePlayAnswerRule(412...412, .some, .conflict(.rejected)),
-    GooglePlayAnswerRule(429...429, .any, .failure(.throttled)),
-    GooglePlayAnswerRule(400...499, .some, .failure(.rejected)),
+    (404...404, .oneOf(["applicationNotFound"]), .failure(.unauthorized)),
+    (404...404, .some, .unknown),
+    (408...408, .any, .failure(.timeout)),
+    (409...409, .some, .conflict(.unavailable)),
+    (410...410, .some, .gone),
+    (412...412, .some, .conflict(.rejected)),
+    (429...429, .any, .failure(.throttled)),
+    (400...499, .some, .failure(.rejected)),
     // Without Google's own word it is a front end's or a proxy's, and says nothing about a purchase or a key.
-    GooglePlayAnswerRule(400...499, .any, .failure(.unavailable)),
-    GooglePlayAnswerRule(500...599, .any, .failure(.unavailable)),
+    (400...499, .any, .failure(.unavailable)),
+    (500...599, .any, .failure(.unavailable)),
 ]
 
-/// Finds an answer in the table.
-///
-/// - Returns: `unavailable` for statuses that HTTP does not have.
+/// Finds an answer in the table; `unavailable` for statuses that HTTP does not have.
 func classify(status: Int, error: GooglePlayError?) -> GooglePlayAnswerClass {
-    let rule = googlePlayAnswerRules.first { $0.holds(status: status, error: error) }
+    let rule = googlePlayAnswerRules.first { $0.statuses.contains(status) && $0.word.holds(for: error) }
     return rule?.outcome ?? .failure(.unavailable)
 }
 
 /// Finds an answer in the table, and weighs it by what was requested.
 ///
-/// - Parameters:
-///   - status: of HTTP.
-///   - error: the body, where it is an error object.
-///   - purpose: what our records hold is known to be of our app, and what a client has named need not make sense.
-/// - Returns: what the answer comes to.
+/// What our records hold is known to be of our app, and what a client has named need not make sense.
 func classify(status: Int, error: GooglePlayError?, purpose: StoreCall.Purpose) -> GooglePlayAnswerClass {
     switch (classify(status: status, error: error), purpose) {
     // Our setting is wrong, and no purchase is any the less there.

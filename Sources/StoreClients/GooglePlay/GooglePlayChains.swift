@@ -2,8 +2,8 @@ import Entitlements
 
 /// Reads the purchases behind some tokens, with the chains of tokens that they replaced.
 ///
-/// Tokens are asked for in rounds: first those of the query, then the ones that their answers name, and so on. A token is
-/// asked for once, whatever names it.
+/// Tokens are asked for in rounds: first those of the query, then the ones that their answers name, and so on. A token
+/// is asked for once, whatever names it.
 struct GooglePlayChains: Sendable {
     /// The most links of a chain that are followed.
     static let maximumSteps = 16
@@ -21,6 +21,8 @@ struct GooglePlayChains: Sendable {
         /// Google will not tell about it any more.
         case gone
         case failed(ReadFailure)
+
+        var failure: ReadFailure? { if case .failed(let failure) = self { failure } else { nil } }
     }
 
     private let query: GooglePlayQuery
@@ -35,9 +37,8 @@ struct GooglePlayChains: Sendable {
 
     /// Asks, round by round, and puts the answers together.
     ///
-    /// - Parameter fetch: asks for one token, and tells how many requests it took; the second parameter says whether the
-    ///   token may also be that of a one-time purchase.
-    /// - Returns: the reading.
+    /// `fetch` asks for one token, and tells how many requests it took; its second parameter says whether the token may
+    /// also be that of a one-time purchase.
     mutating func read(
         _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
     ) async -> GooglePlayReading {
@@ -144,9 +145,10 @@ struct GooglePlayChains: Sendable {
             guard !isReplaced else { continue }
             switch pages[ExactText(head)] {
             case .subscription(let purchase):
-                // Whose it is may depend on the older tokens: as long as one of them could not be read, it has no owner.
+                // Whose it is may depend on the older tokens: as long as one of them could not be read, it has no
+                // owner.
                 let walk = walks[index]
-                if let last = walk.open, isUnread(last) { continue }
+                if let last = walk.open, pages[ExactText(last)]?.failure != nil { continue }
                 if purchase.isUnreadable(at: query.askedAt) { reading.hasUnreadable = true }
                 reading.observations += purchase.observations(
                     token: head,
@@ -167,9 +169,7 @@ struct GooglePlayChains: Sendable {
         }
         reading.failure = failure(isWhole: isWhole)
         if reading.failure != nil {
-            let isAnswered = heads.contains { head in
-                if case .failed? = pages[ExactText(head)] { false } else { pages[ExactText(head)] != nil }
-            }
+            let isAnswered = heads.contains { head in pages[ExactText(head)].map { $0.failure == nil } ?? false }
             reading.coverage = isAnswered ? .partial : .none
         }
         return reading
@@ -186,13 +186,9 @@ struct GooglePlayChains: Sendable {
         }
     }
 
-    private func isUnread(_ token: String) -> Bool {
-        if case .failed? = pages[ExactText(token)] { true } else { false }
-    }
-
     private func failure(isWhole: Bool) -> ReadFailure? {
         for token in heads + pages.keys.sorted().map(\.text) {
-            if case .failed(let failure)? = pages[ExactText(token)] { return failure }
+            if let failure = pages[ExactText(token)]?.failure { return failure }
         }
         // A chain without an end is the store's fault; more tokens than anybody has are not.
         if isCutShort { return ReadFailure(.malformed, store: .googlePlay) }

@@ -9,14 +9,7 @@ package struct GooglePlayOrder: Hashable, Sendable {
     package var purchaseToken: String?
     /// The raw `state`, such as `PROCESSED` and `REFUNDED`; empty where there is none.
     package var state: String
-    package var productIDs: [String]
-
-    package init(id: String, purchaseToken: String?, state: String, productIDs: [String] = []) {
-        self.id = id
-        self.purchaseToken = purchaseToken
-        self.state = state
-        self.productIDs = productIDs
-    }
+    package var productIDs: [String] = []
 
     /// Every name by which our records may know what was ordered; an order does not say whether it is a test.
     package var identifiers: [PurchaseIdentifier] {
@@ -33,17 +26,9 @@ package struct GooglePlayVoidedPurchase: Hashable, Sendable {
     package var orderID: String?
     package var voidedAt: Instant?
     /// The raw number; 7 is a chargeback, 8 a sale that was not acknowledged.
-    package var reason: Int64
+    package var reason: Int64 = 0
     /// The raw number: 0 user, 1 developer, 2 Google.
-    package var source: Int64
-
-    package init(purchaseToken: String, orderID: String?, voidedAt: Instant?, reason: Int64 = 0, source: Int64 = 0) {
-        self.purchaseToken = purchaseToken
-        self.orderID = orderID
-        self.voidedAt = voidedAt
-        self.reason = reason
-        self.source = source
-    }
+    package var source: Int64 = 0
 
     /// Whether the money was taken back against us: as fraud (5), friendly fraud (6) or by a chargeback (7).
     package var isChargedBack: Bool { (5...7).contains(reason) }
@@ -55,13 +40,9 @@ extension GooglePlayClient {
     /// The most pages of the voided list; each holds up to 1,000.
     private static let maximumPages = 500
 
-    /// Finds what an order number leads to.
+    /// Finds what an order number, which a customer reads from the receipt, leads to: it proves nothing.
     ///
-    /// - Parameters:
-    ///   - id: as a customer reads it from the receipt: proves nothing.
-    ///   - lane: on whose behalf.
-    /// - Returns: `nil` where there is no such order of our app, or it has no purchase token.
-    /// - Throws: why Google did not tell.
+    /// `nil` where there is no such order of our app, or it has no purchase token.
     package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> GooglePlayOrder? {
         guard OrderNumber.isPlausible(id), let segment = PathSegment(id) else { return nil }
         var requests = 0
@@ -71,15 +52,10 @@ extension GooglePlayClient {
         }
     }
 
-    /// Lists what was voided, oldest first, page by page.
+    /// Lists what was voided since some time, 30 days ago at most, oldest first and page by page.
     ///
-    /// The time is that at which Google recorded it, which may be later than the one it tells: leave an overlap.
-    ///
-    /// - Parameters:
-    ///   - since: from when on; 30 days ago at most.
-    ///   - lane: on whose behalf.
-    ///   - each: is given each page, in order.
-    /// - Throws: `ReadFailure` where Google did not tell to the end, and what `each` throws.
+    /// The time is that at which Google recorded it, which may be later than the one it tells: leave an overlap. It
+    /// throws where Google did not tell to the end, and what `each` throws.
     package func voided(
         since: Instant,
         lane: Lane,
@@ -90,7 +66,13 @@ extension GooglePlayClient {
         var query = "type=1&maxResults=1000&startTime=\(start)"
         var cursors: Set<String> = []
         for _ in 0..<Self.maximumPages {
-            let page = try await voidedPage(query, lane)
+            var requests = 0
+            let page = try await requester.send(.voided(query), lane: lane, requests: &requests) {
+                said throws(ReadFailure) in
+                // There is always a list; whatever this is, it is none.
+                guard let page = try said.read(VoidedPage.init) else { throw ReadFailure(.rejected) }
+                return page
+            }
             try await each(page.items)
             guard let next = page.next else { return }
             // A list that leads back to where it was has no end.
@@ -99,35 +81,19 @@ extension GooglePlayClient {
         }
         throw ReadFailure(.malformed, store: .googlePlay)
     }
-
-    private func voidedPage(_ query: String, _ lane: Lane) async throws(ReadFailure) -> VoidedPage {
-        var requests = 0
-        return try await requester.send(.voided(query), lane: lane, requests: &requests) { said throws(ReadFailure) in
-            // There is always a list; whatever this is, it is none.
-            guard let page = try said.read({ body throws(JSONFault) in try VoidedPage(body) }) else {
-                throw ReadFailure(.rejected)
-            }
-            return page
-        }
-    }
 }
 
 // MARK: Reading
 
 private enum OrderField: String, CaseIterable { case orderId, purchaseToken, state, lineItems }
-private enum ProductField: String, CaseIterable { case productId }
 private let orderFields = JSONFields<OrderField>()
-private let productFields = JSONFields<ProductField>()
+private let lineProduct = JSONFields(only: "productId")
 
 extension GooglePlayOrder {
     /// Reads a whole answer; `nil` for an order of something that has no purchase token, such as a paid app.
     ///
-    /// A member of an odd shape says nothing of the others.
-    ///
-    /// - Parameters:
-    ///   - body: the answer.
-    ///   - asked: the number that was asked for, which stands where the answer's own can't be read.
-    /// - Throws: where the text is broken or no order.
+    /// A member of an odd shape says nothing of the others. The number that was asked for stands where the answer's own
+    /// can't be read.
     init?(_ body: [UInt8], asked: String) throws(JSONFault) {
         var id: String?
         var token: String?
@@ -135,48 +101,35 @@ extension GooglePlayOrder {
         var state: String?
         var products: [String?] = []
         var isOrder = false
-        var reader = try JSONReader(body)
-        try reader.readObject(orderFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, orderFields) { reader, field throws(JSONFault) in
             switch field {
             case .orderId:
                 isOrder = true
-                id = try reader.readIfSound(Self.name)
+                id = try reader.readSoundName()
             case .purchaseToken:
                 isOrder = true
                 let read = try reader.readIfSound { reader throws(JSONFault) in try .some(reader.readOptionalName()) }
                 if let read { token = read } else { isOdd = true }
-            case .state: state = try reader.readIfSound(Self.name)
-            case .lineItems: products = try reader.readSoundElements(Self.product).values
+            case .state: state = try reader.readSoundName()
+            case .lineItems:
+                products = try reader.readSoundElements { reader throws(JSONFault) in
+                    try reader.readMember(lineProduct) { reader throws(JSONFault) in try reader.readOptionalName() }
+                }.values
             }
         }
-        try reader.finish()
         guard isOrder else { throw .missing }
         guard token != nil || isOdd else { return nil }
-        self.init(
-            id: id ?? asked,
-            purchaseToken: token,
-            state: state ?? "",
-            productIDs: products.compactMap(\.self)
-        )
-    }
-
-    private static func name(_ reader: inout JSONReader) throws(JSONFault) -> String? { try reader.readOptionalName() }
-
-    private static func product(_ reader: inout JSONReader) throws(JSONFault) -> String? {
-        var product: String?
-        try reader.readObject(productFields) { reader, _ throws(JSONFault) in product = try reader.readOptionalName() }
-        return product
+        self.init(id: id ?? asked, purchaseToken: token, state: state ?? "", productIDs: products.compactMap(\.self))
     }
 }
 
 private enum VoidedPageField: String, CaseIterable { case tokenPagination, voidedPurchases }
-private enum PaginationField: String, CaseIterable { case nextPageToken }
 private enum VoidedField: String, CaseIterable {
     case purchaseToken, orderId, voidedTimeMillis, voidedSource, voidedReason
 }
 
 private let voidedPageFields = JSONFields<VoidedPageField>()
-private let paginationFields = JSONFields<PaginationField>()
+private let pagination = JSONFields(only: "nextPageToken")
 private let voidedFields = JSONFields<VoidedField>()
 
 /// One page of the voided list.
@@ -186,32 +139,22 @@ private struct VoidedPage: Sendable {
 
     /// Reads a whole answer; an item that cannot be read says nothing, and is left out.
     init(_ body: [UInt8]) throws(JSONFault) {
-        var reader = try JSONReader(body)
-        var items: [GooglePlayVoidedPurchase] = []
-        var next: String?
-        try reader.readObject(voidedPageFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, voidedPageFields) { reader, field throws(JSONFault) in
             switch field {
             case .tokenPagination:
-                try reader.readOptionalObject(paginationFields) { reader, _ throws(JSONFault) in
-                    next = try reader.readOptionalName()
+                next = try reader.readMember(pagination) { reader throws(JSONFault) in
+                    try reader.readOptionalName()
                 }
             case .voidedPurchases:
                 guard try !reader.readNull() else { return }
                 try reader.readArray { reader throws(JSONFault) in
-                    let start = reader
-                    do throws(JSONFault) {
-                        items.append(try GooglePlayVoidedPurchase(&reader))
-                    } catch {
-                        // Back to where the element begins. If the text itself is broken, skipping fails as well.
-                        reader = start
-                        try reader.passOver()
+                    let item = try reader.readIfSound { reader throws(JSONFault) in
+                        try GooglePlayVoidedPurchase(&reader)
                     }
+                    if let item { items.append(item) }
                 }
             }
         }
-        try reader.finish()
-        self.items = items
-        self.next = next
     }
 }
 

@@ -13,12 +13,9 @@ package struct GooglePlayClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// - Parameters:
-    ///   - configuration: where, for which app and in whose name.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: admits each request and gets each answer, by the limit that the request counts against.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The gate admits each request and gets each answer, by the limit that the request counts against. The logger
+    /// hears of failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds since 1970, to
+    /// be compared with the store's.
     package init(
         configuration: GooglePlayConfiguration,
         http: HTTPClient,
@@ -26,13 +23,7 @@ package struct GooglePlayClient: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = GooglePlayRequester(
-            configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = GooglePlayRequester(configuration, http, gate, logger, systemSeconds)
         self.systemSeconds = systemSeconds
     }
 
@@ -47,7 +38,7 @@ package struct GooglePlayClient: Sendable {
         let reading = await chains.read { token, mayBeProduct in
             await page(token, mayBeProduct: mayBeProduct, lane: query.lane, purpose)
         }
-        requester.recordRead(requests: reading.requests)
+        requester.requester.recordRead(requests: reading.requests)
         return reading
     }
 
@@ -59,48 +50,32 @@ package struct GooglePlayClient: Sendable {
     ) async -> (GooglePlayChains.Page, requests: Int) {
         var requests = 0
         do throws(ReadFailure) {
-            let page = try await subscription(token, lane, purpose, &requests)
+            let page = try await self.page(token, as: .subscription, lane, purpose, &requests)
             // A one-time purchase is answered here as if there had been one, or as if there were none.
             guard mayBeProduct, page.isAbsence else { return (page, requests) }
-            let product = try await product(token, lane, purpose, &requests)
+            let product = try await self.page(token, as: .oneTime, lane, purpose, &requests)
             return (product.isAbsence ? page : product, requests)
         } catch {
             return (.failed(error), requests)
         }
     }
 
-    private func subscription(
-        _ token: PurchaseToken,
-        _ lane: Lane,
-        _ purpose: StoreCall.Purpose,
-        _ requests: inout Int
-    ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await page(.subscription(token), lane, purpose, &requests) { body throws(JSONFault) in
-            .subscription(try SubscriptionPurchase(body))
-        }
-    }
-
-    private func product(
-        _ token: PurchaseToken,
-        _ lane: Lane,
-        _ purpose: StoreCall.Purpose,
-        _ requests: inout Int
-    ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await page(.product(token), lane, purpose, &requests) { body throws(JSONFault) in
-            .product(try ProductPurchase(body))
-        }
-    }
-
+    /// Reads a token's purchase, as a subscription or as a one-time purchase.
     private func page(
-        _ endpoint: GooglePlayEndpoint,
+        _ token: PurchaseToken,
+        as kind: Observation.Kind,
         _ lane: Lane,
         _ purpose: StoreCall.Purpose,
-        _ requests: inout Int,
-        _ decode: ([UInt8]) throws(JSONFault) -> GooglePlayChains.Page
+        _ requests: inout Int
     ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await requester.send(endpoint, lane: lane, purpose: purpose, requests: &requests) {
+        let endpoint = kind == .subscription ? GooglePlayEndpoint.subscription(token) : .product(token)
+        return try await requester.send(endpoint, lane: lane, purpose: purpose, requests: &requests) {
             said throws(ReadFailure) in
-            if let page = try said.read(decode) { return page }
+            let page = try said.read { body throws(JSONFault) -> GooglePlayChains.Page in
+                kind == .subscription
+                    ? .subscription(try SubscriptionPurchase(body)) : .product(try ProductPurchase(body))
+            }
+            if let page { return page }
             if case .gone = said { return .gone }
             return .unknown
         }
@@ -108,10 +83,9 @@ package struct GooglePlayClient: Sendable {
 
     // MARK: Acknowledgement
 
-    /// Tells Google that the sale was taken note of.
+    /// Tells Google that the sale was taken note of; where that throws, it may have been carried out all the same.
     ///
-    /// - Returns: `refused` for any answer about the purchase that is no success, such as the one to a second call.
-    /// - Throws: why nothing came of it; it may have been carried out all the same.
+    /// `refused` for any answer about the purchase that is no success, such as the one to a second call.
     package func acknowledge(
         _ acknowledgement: Acknowledgement,
         lane: Lane
@@ -132,19 +106,14 @@ package struct GooglePlayClient: Sendable {
         }
     }
 
-    /// Whether a purchase still waits for its acknowledgement.
-    ///
-    /// - Throws: why Google did not tell.
+    /// Whether a purchase still waits for its acknowledgement; throws why Google did not tell.
     package func acknowledgementState(
         of acknowledgement: Acknowledgement,
         lane: Lane
     ) async throws(ReadFailure) -> GooglePlayAcknowledgementState {
-        guard let token = PurchaseToken(acknowledgement.token) else { return .untold }
+        guard let token = PurchaseToken(acknowledgement.token) else { return .unknown }
         var requests = 0
-        let page =
-            acknowledgement.kind == .subscription
-            ? try await subscription(token, lane, .reading, &requests)
-            : try await product(token, lane, .reading, &requests)
+        let page = try await page(token, as: acknowledgement.kind, lane, .reading, &requests)
         return page.acknowledgementState
     }
 }
@@ -167,7 +136,7 @@ extension GooglePlayChains.Page {
             if purchase.state == ProductPurchase.cancelled { return .over }
             // To use something up is to acknowledge it.
             return purchase.awaitsAcknowledgement && !purchase.keptItems.isEmpty ? .pending : .acknowledged
-        case .unknown, .gone, .failed: return .untold
+        case .unknown, .gone, .failed: return .unknown
         }
     }
 }

@@ -13,15 +13,11 @@ package struct GooglePlayConfiguration: Sendable {
 
     private static let tokenHost = "oauth2.googleapis.com"
 
-    /// Checks and keeps the settings.
+    /// Checks and keeps the settings; throws every fault at once.
     ///
-    /// - Parameters:
-    ///   - serviceAccount: the JSON text of the account's key file.
-    ///   - packageName: the app's, such as `com.example.app`.
-    ///   - baseURL: what stands before `/androidpublisher/v3`. Plain http is taken for loopback hosts only.
-    ///   - oauthBaseURL: what stands before `/token`; by default the key file's `token_uri` is used, which has to be
-    ///     Google's.
-    /// - Throws: every fault at once.
+    /// The service account is the JSON text of its key file. The base URL is what stands before `/androidpublisher/v3`,
+    /// that of OAuth what stands before `/token`; by default the key file's `token_uri` is used, which has to be
+    /// Google's. Plain http is taken for loopback hosts only.
     package init(
         serviceAccount: String,
         packageName: String,
@@ -69,14 +65,11 @@ package struct GooglePlayConfiguration: Sendable {
     }
 }
 
-extension GooglePlayConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension GooglePlayConfiguration: RedactedSettings {
     /// The settings without the account.
     package var description: String {
         "GooglePlayConfiguration(\(base.text), \(packageName), account redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension GooglePlayConfiguration {

@@ -11,9 +11,7 @@ struct PurchaseToken: Hashable, Sendable {
     ///   `nil` for others, which no purchase has, and for `.` and `..`, which are steps through a path.
     init?(_ text: String) {
         guard (1...1_000).contains(text.utf8.count), text != ".", text != "..",
-            text.utf8.allSatisfy({
-                $0.isLetterOrDigit || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-")
-            })
+            text.utf8.allSatisfy({ $0.isLetterOrDigit || "._-".utf8.contains($0) })
         else { return nil }
         self.text = text
     }
@@ -43,35 +41,21 @@ enum GooglePlayEndpoint: Hashable, Sendable {
     /// The index of the token endpoint.
     static let tokenIndex = 6
 
-    var index: Int {
+    var index: Int { place.index }
+    var budget: GooglePlayBudget { place.budget }
+
+    private var place: (index: Int, budget: GooglePlayBudget) {
         switch self {
-        case .subscription: 0
-        case .product: 1
-        case .acknowledgeSubscription: 2
-        case .acknowledgeProduct: 3
-        case .order: 4
-        case .voided: 5
+        case .subscription: (0, .subscriptions)
+        case .product: (1, .oneTime)
+        case .acknowledgeSubscription: (2, .subscriptions)
+        case .acknowledgeProduct: (3, .oneTime)
+        case .order: (4, .orders)
+        case .voided: (5, .voided)
         }
     }
 
-    var budget: GooglePlayBudget {
-        switch self {
-        case .subscription, .acknowledgeSubscription: .subscriptions
-        case .product, .acknowledgeProduct: .oneTime
-        case .order: .orders
-        case .voided: .voided
-        }
-    }
-
-    /// Whether it changes something; what does is sent as POST.
-    var writes: Bool {
-        switch self {
-        case .acknowledgeSubscription, .acknowledgeProduct: true
-        default: false
-        }
-    }
-
-    /// The JSON of what changes something.
+    /// The JSON of what changes something, which is sent as POST.
     var body: [UInt8]? {
         switch self {
         case .acknowledgeSubscription(_, _, let account): account.body
@@ -91,6 +75,33 @@ enum GooglePlayEndpoint: Hashable, Sendable {
             "/purchases/products/\(product.encoded)/tokens/\(token.text):acknowledge"
         case .order(let id): "/orders/\(id.encoded)"
         case .voided(let query): "/purchases/voidedpurchases?\(query)"
+        }
+    }
+}
+
+/// Requests to Google Play that share a limit.
+///
+/// - SeeAlso: https://developers.google.com/android-publisher/quotas
+package enum GooglePlayBudget: String, Sendable, CaseIterable {
+    /// Reads and acknowledgements of subscriptions.
+    case subscriptions
+    /// Reads and acknowledgements of one-time purchases.
+    case oneTime = "one_time"
+    case orders
+    /// The list of voided purchases.
+    case voided
+    /// The endpoint that gives out access tokens.
+    case token
+
+    /// Requests a minute that we allow ourselves; 0: as many as needed.
+    ///
+    /// Google allows 3,000 in each of the first three, and 30 voided lists in any 30 seconds; renewals come in bunches,
+    /// and what we leave unused is theirs.
+    package var perMinute: Int {
+        switch self {
+        case .subscriptions, .oneTime, .orders: 2_400
+        case .voided: 50
+        case .token: 0
         }
     }
 }

@@ -38,29 +38,15 @@ package struct GooglePlayReading: Sendable {
     /// `full` only where every token was answered (unknown and gone are answers) and every chain walked.
     package var coverage: Coverage
     /// Of each chain of purchases the newest one's: apart from each other what gives access and what does not.
-    package var observations: [Observation]
+    package var observations: [Observation] = []
     /// A purchase, or a part of one, can't be read: whether it gives access is not known.
     package var hasUnreadable = false
     /// Tokens of the query that Google does not know.
-    package var unknown: [String]
+    package var unknown: [String] = []
     /// Why the reading is not full; the first failure, where there were several.
     package var failure: ReadFailure?
     /// HTTP requests sent, those for access tokens included.
-    package var requests: Int
-
-    package init(
-        coverage: Coverage,
-        observations: [Observation] = [],
-        unknown: [String] = [],
-        failure: ReadFailure? = nil,
-        requests: Int = 0
-    ) {
-        self.coverage = coverage
-        self.observations = observations
-        self.unknown = unknown
-        self.failure = failure
-        self.requests = requests
-    }
+    package var requests = 0
 }
 
 /// What came of an acknowledgement.
@@ -76,7 +62,7 @@ package enum GooglePlayAcknowledgementState: Sendable, CaseIterable {
     case acknowledged
     /// Expired or revoked: there is nothing left to acknowledge.
     case over
-    /// Google knows nothing of it, or will not tell any more; it forgets no sale within its days, so the next question may
-    /// be answered otherwise.
-    case untold
+    /// Google knows nothing of it, or will not tell any more; it forgets no sale within its days, so a later request
+    /// may be answered otherwise.
+    case unknown
 }

@@ -1,6 +1,7 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import SignedTokens
 import TextFormats
 import Transport
 
@@ -16,13 +17,10 @@ enum GooglePlaySaid: Sendable {
 }
 
 extension GooglePlaySaid {
-    /// What a purchase, an order or a list is read from; an absence is `nil`.
-    ///
-    /// - Throws: a conflict, which nothing that only reads can have, and what `decode` could not make sense of.
+    /// What a purchase, an order or a list is read from; an absence is `nil`, and a conflict fails what only reads.
     func read<Value>(_ decode: ([UInt8]) throws(JSONFault) -> Value) throws(ReadFailure) -> Value? {
         switch self {
-        case .content(let body):
-            do throws(JSONFault) { return try decode(body) } catch { throw ReadFailure(.malformed) }
+        case .content(let body): return try decoded(body, decode)
         case .unknown, .gone: return nil
         case .conflict(let code): throw ReadFailure(code)
         }
@@ -33,46 +31,28 @@ extension GooglePlaySaid {
 struct GooglePlayRequester: Sendable {
     private let configuration: GooglePlayConfiguration
     private let prefix: String
-    private let requester: StoreRequester
+    let requester: StoreRequester
     private let gate: @Sendable (GooglePlayBudget) -> RequestPermit
-    private let tokens: AccessTokens
+    private let tokens = AccessTokens()
     private let systemSeconds: @Sendable () -> Int64
 
     init(
         _ configuration: GooglePlayConfiguration,
-        http: HTTPClient,
-        gate: @escaping @Sendable (GooglePlayBudget) -> RequestPermit,
-        logger: Logger,
-        tokens: AccessTokens = AccessTokens(),
-        systemSeconds: @escaping @Sendable () -> Int64
+        _ http: HTTPClient,
+        _ gate: @escaping @Sendable (GooglePlayBudget) -> RequestPermit,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         prefix = configuration.base.path + "/androidpublisher/v3/applications/" + configuration.packageName
-        requester = StoreRequester(
-            .googlePlay,
-            endpoints: GooglePlayEndpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = StoreRequester(.googlePlay, GooglePlayEndpoint.templates, http, logger, systemSeconds)
         self.gate = gate
-        self.tokens = tokens
         self.systemSeconds = systemSeconds
     }
 
-    /// Notes how many requests one reading took.
-    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
-
     /// Sends a request, twice where the access token turns out to be good no more.
     ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - requests: raised by one for each request that was sent, those for access tokens included.
-    ///   - read: makes a value of what Google said.
-    /// - Returns: what `read` made of it.
-    /// - Throws: why there is no usable answer.
+    /// `requests` is raised by one for each request that was sent, those for access tokens included.
     func send<Value: Sendable>(
         _ endpoint: GooglePlayEndpoint,
         lane: Lane,
@@ -81,9 +61,23 @@ struct GooglePlayRequester: Sendable {
         read: (GooglePlaySaid) throws(ReadFailure) -> Value
     ) async throws(ReadFailure) -> Value {
         var isSecond = false
+        let body = endpoint.body
         while true {
             let token = try await accessToken(lane: lane, requests: &requests)
-            let call = call(endpoint, token, lane, purpose)
+            let call = StoreCall(
+                endpoint: endpoint.index,
+                request: HTTPRequest(
+                    body == nil ? .get : .post,
+                    configuration.base,
+                    path: prefix + endpoint.target,
+                    sending: body == nil ? nil : "application/json",
+                    bearer: token.text
+                ),
+                body: body,
+                gate: gate(endpoint.budget),
+                lane: lane,
+                purpose: purpose
+            )
             let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
                 let error = (200...299).contains(response.status) ? nil : GooglePlayError(body: response.body)
                 switch classify(status: response.status, error: error, purpose: purpose) {
@@ -103,33 +97,6 @@ struct GooglePlayRequester: Sendable {
         }
     }
 
-    private func call(
-        _ endpoint: GooglePlayEndpoint,
-        _ token: AccessToken,
-        _ lane: Lane,
-        _ purpose: StoreCall.Purpose
-    ) -> StoreCall {
-        var authorization = HTTPField(name: .authorization, value: "Bearer \(token.text)")
-        authorization.indexingStrategy = .disallow
-        var headers: HTTPFields = [.accept: "application/json"]
-        if endpoint.writes { headers[.contentType] = "application/json" }
-        headers.append(authorization)
-        return StoreCall(
-            endpoint: endpoint.index,
-            request: HTTPRequest(
-                method: endpoint.writes ? .post : .get,
-                scheme: configuration.base.scheme,
-                authority: configuration.base.authority,
-                path: prefix + endpoint.target,
-                headerFields: headers
-            ),
-            body: endpoint.body,
-            gate: gate(endpoint.budget),
-            lane: lane,
-            purpose: purpose
-        )
-    }
-
     // MARK: Access tokens
 
     private func accessToken(lane: Lane, requests: inout Int) async throws(ReadFailure) -> AccessToken {
@@ -147,13 +114,7 @@ struct GooglePlayRequester: Sendable {
         let endpoint = configuration.tokenEndpoint
         let call = StoreCall(
             endpoint: GooglePlayEndpoint.tokenIndex,
-            request: HTTPRequest(
-                method: .post,
-                scheme: endpoint.scheme,
-                authority: endpoint.authority,
-                path: endpoint.path,
-                headerFields: [.accept: "application/json", .contentType: "application/x-www-form-urlencoded"]
-            ),
+            request: HTTPRequest(.post, endpoint, path: endpoint.path, sending: "application/x-www-form-urlencoded"),
             body: Array("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=\(assertion)".utf8),
             gate: gate(.token),
             lane: lane
@@ -163,7 +124,7 @@ struct GooglePlayRequester: Sendable {
             if let code = tokenFailure(status: response.status, word: tokenErrorWord(response.body)) {
                 throw ReadFailure(code)
             }
-            do throws(JSONFault) { return try GrantedToken(response.body) } catch { throw ReadFailure(.malformed) }
+            return try decoded(response.body, GrantedToken.init)
         }
         return AccessToken(granted, sentAt: sentAt)
     }

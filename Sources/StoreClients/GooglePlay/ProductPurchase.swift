@@ -43,16 +43,14 @@ private enum Field: String, CaseIterable {
     case obfuscatedExternalAccountId, testPurchaseContext, productLineItem
 }
 
-private enum StateField: String, CaseIterable { case purchaseState }
 private enum ItemField: String, CaseIterable { case productId, productOfferDetails }
 private enum OfferField: String, CaseIterable { case consumptionState, rentOfferDetails, preorderOfferDetails }
-private enum PreorderField: String, CaseIterable { case preorderReleaseTime }
 
 private let fields = JSONFields<Field>()
-private let stateFields = JSONFields<StateField>()
+private let stateContext = JSONFields(only: "purchaseState")
 private let itemFields = JSONFields<ItemField>()
 private let offerFields = JSONFields<OfferField>()
-private let preorderFields = JSONFields<PreorderField>()
+private let preorder = JSONFields(only: "preorderReleaseTime")
 
 extension ProductPurchase {
     private static let kind = "androidpublisher#productPurchaseV2"
@@ -62,29 +60,22 @@ extension ProductPurchase {
     ///
     /// - Throws: where the text is no JSON object, or it says nothing of a purchase.
     init(_ body: [UInt8]) throws(JSONFault) {
-        var reader = try JSONReader(body)
         var purchase = ProductPurchase()
         var hasState = false
-        try reader.readObject(fields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, fields) { reader, field throws(JSONFault) in
             switch field {
             case .kind: guard try reader.readOptionalString() ?? Self.kind == Self.kind else { throw .wrongType }
-            case .orderId: purchase.orderID = try reader.readIfSound(Self.name)
+            case .orderId: purchase.orderID = try reader.readSoundName()
             case .purchaseStateContext:
                 hasState = try !reader.readNull() || hasState
                 guard hasState else { return }
                 let state = try reader.readIfSound { reader throws(JSONFault) in
-                    var state = purchase.state
-                    try reader.readObject(stateFields) { reader, _ throws(JSONFault) in
-                        state = try reader.readOptionalName() ?? state
-                    }
-                    return state
+                    try reader.readMember(stateContext) { reader throws(JSONFault) in try reader.readOptionalName() }
+                        ?? purchase.state
                 }
                 if let state { purchase.state = state } else { purchase.isOdd = true }
-            case .acknowledgementState: purchase.acknowledgementState = try reader.readIfSound(Self.name)
-            case .purchaseCompletionTime:
-                purchase.completedAt = try reader.readIfSound { reader throws(JSONFault) in
-                    try reader.readOptionalTime()
-                }
+            case .acknowledgementState: purchase.acknowledgementState = try reader.readSoundName()
+            case .purchaseCompletionTime: purchase.completedAt = try reader.readSoundTime()
             case .obfuscatedExternalAccountId:
                 let account = try reader.readIfSound { reader throws(JSONFault) in
                     try .some(reader.readOptionalAccount())
@@ -96,12 +87,9 @@ extension ProductPurchase {
                 (purchase.items, purchase.hasOddItems) = try reader.readSoundElements(Self.readItem)
             }
         }
-        try reader.finish()
         guard hasState || !purchase.items.isEmpty || purchase.hasOddItems else { throw .missing }
         self = purchase
     }
-
-    private static func name(_ reader: inout JSONReader) throws(JSONFault) -> String? { try reader.readOptionalName() }
 
     private static func readItem(_ reader: inout JSONReader) throws(JSONFault) -> Item {
         var item = Item()
@@ -123,8 +111,8 @@ extension ProductPurchase {
             case .consumptionState: item.isConsumed = try reader.readOptionalString() == consumed
             case .rentOfferDetails: item.isRented = try reader.readPresence()
             case .preorderOfferDetails:
-                try reader.readOptionalObject(preorderFields) { reader, _ throws(JSONFault) in
-                    item.releasedAt = try reader.readOptionalTime()
+                item.releasedAt = try reader.readMember(preorder) { reader throws(JSONFault) in
+                    try reader.readOptionalTime()
                 }
             }
         }
@@ -152,14 +140,10 @@ extension ProductPurchase {
                 && (items.isEmpty || hasOddItems || keptItems.contains { $0.isOdd || $0.productID == nil })
     }
 
-    /// Turns the purchase into what the domain reasons about.
+    /// Turns the purchase into what the domain reasons about; none for what can't be read.
     ///
-    /// - Parameters:
-    ///   - token: its purchase token.
-    ///   - now: the database's time at which it was asked for.
-    ///   - isKnown: our records hold it: that it is used up is news then, and else nothing.
-    /// - Returns: what is owned first, and apart from it what is limited in time, and what has not begun; none for what
-    ///   can't be read.
+    /// What is owned comes first, and apart from it what is limited in time, and what has not begun. Where our records
+    /// hold it, that it is used up is news, and else nothing.
     func observations(token: String, at now: Instant, isKnown: Bool = false) -> [Observation] {
         guard !isOdd else { return [] }
         let items = keptItems

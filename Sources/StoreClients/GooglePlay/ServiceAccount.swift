@@ -34,19 +34,13 @@ struct ServiceAccount: Sendable {
     private static let maximumKeyBytes = 16 << 10
 
     /// Reads a key file.
-    ///
-    /// - Throws: what is wrong with it.
     init(_ text: String) throws(Fault) {
         var texts: [Field: String] = [:]
         do throws(JSONFault) {
-            var reader = try JSONReader(Array(text.utf8))
-            try reader.readObject(Self.fields) { reader, field throws(JSONFault) in
+            try JSONReader.readObject(in: Array(text.utf8), Self.fields) { reader, field throws(JSONFault) in
                 texts[field] = try reader.readString(upTo: Self.maximumKeyBytes)
             }
-            try reader.finish()
-        } catch {
-            throw .malformed
-        }
+        } catch { throw .malformed }
         guard texts[.type] == "service_account", let email = texts[.email], !email.isEmpty,
             let keyID = texts[.keyID], !keyID.isEmpty, let pem = texts[.key]
         else { throw .malformed }
@@ -57,11 +51,7 @@ struct ServiceAccount: Sendable {
         tokenURI = texts[.tokenURI] ?? ""
     }
 
-    /// Writes and signs what an access token is given for.
-    ///
-    /// - Parameter seconds: the system's clock, in seconds since 1970.
-    /// - Returns: a compact JWS.
-    /// - Throws: what the cryptography library does.
+    /// Writes and signs what an access token is given for, at some second since 1970: a compact JWS.
     func assertion(at seconds: Int64) throws -> String {
         let header = try Self.json(["alg": "RS256", "typ": "JWT", "kid": keyID])
         let claims = try Self.json([

@@ -1,47 +1,33 @@
 import Entitlements
+import TextFormats
 
-/// One row of the table of states.
-struct SubscriptionStateRule: Sendable {
-    enum Access: Sendable {
-        case yes
-        /// While an item's period runs.
-        case untilExpiry
-        case no
-    }
-
-    var state: SubscriptionPurchase.State
-    var access: Access
-    /// The domain's words, with access and without; `nil`: no observation at all.
-    var word: String?
-    var wordWithoutAccess: String?
-
-    init(_ state: SubscriptionPurchase.State, _ access: Access, _ word: String?, _ wordWithoutAccess: String?) {
-        self.state = state
-        self.access = access
-        self.word = word
-        self.wordWithoutAccess = wordWithoutAccess
-    }
+/// When a state gives access.
+enum SubscriptionAccess: Sendable {
+    case yes
+    /// While an item's period runs.
+    case untilExpiry
+    case no
 }
+
+/// One row of the table of states, with the domain's words with access and without; `nil`: no observation at all.
+typealias SubscriptionStateRule = (
+    state: SubscriptionPurchase.State, access: SubscriptionAccess, word: String?, wordWithoutAccess: String?
+)
 
 /// Every state, whether it gives access, and the domain's word for it.
 let subscriptionStateRules: [SubscriptionStateRule] = [
-    //                    state           access        word with, and without access
+    // state  access  word with, and without access
     // Also with a period that is over: renewal takes a day or two, of which nothing is said.
-    SubscriptionStateRule(.active, .yes, "active", "active"),
-    SubscriptionStateRule(.inGracePeriod, .yes, "in_grace_period", "in_grace_period"),
-    SubscriptionStateRule(.canceled, .untilExpiry, "active", "expired"),
-    SubscriptionStateRule(.onHold, .no, "in_billing_retry", "in_billing_retry"),
-    SubscriptionStateRule(.paused, .no, "paused", "paused"),
-    SubscriptionStateRule(.expired, .no, "expired", "expired"),
-    SubscriptionStateRule(.pending, .no, "incomplete", "incomplete"),
-    SubscriptionStateRule(.pendingCanceled, .no, nil, nil),
+    (.active, .yes, "active", "active"),
+    (.inGracePeriod, .yes, "in_grace_period", "in_grace_period"),
+    (.canceled, .untilExpiry, "active", "expired"),
+    (.onHold, .no, "in_billing_retry", "in_billing_retry"),
+    (.paused, .no, "paused", "paused"),
+    (.expired, .no, "expired", "expired"),
+    (.pending, .no, "incomplete", "incomplete"),
+    (.pendingCanceled, .no, nil, nil),
     // Google's own word for not knowing: as unknown as a word we have not met.
-    SubscriptionStateRule(
-        .unspecified,
-        .no,
-        SubscriptionPurchase.State.unspecified.rawValue,
-        SubscriptionPurchase.State.unspecified.rawValue
-    ),
+    (.unspecified, .no, "SUBSCRIPTION_STATE_UNSPECIFIED", "SUBSCRIPTION_STATE_UNSPECIFIED"),
 ]
 
 /// What one item of a subscription is worth by itself, in a state that gives access.
@@ -78,7 +64,8 @@ extension SubscriptionPurchase {
         return items.isEmpty || hasOddItems || items.contains { standing(of: $0, at: now) == .unreadable }
     }
 
-    /// Whether an item is owned; what takes another's place at its next renewal is listed beside it, and has no owner yet.
+    /// Whether an item is owned; what takes another's place at its next renewal is listed beside it, and has no owner
+    /// yet.
     ///
     /// What is owned names its last paid order. A purchase that was never paid, as by a promotion, names none at all.
     func isOwned(_ item: Item) -> Bool {
@@ -104,15 +91,11 @@ extension SubscriptionPurchase {
         }
     }
 
-    /// Turns the purchase into what the domain reasons about.
+    /// Turns the purchase into what the domain reasons about: what gives access first, then what is late, then what is
+    /// over.
     ///
-    /// - Parameters:
-    ///   - token: its purchase token.
-    ///   - lineage: the tokens of the purchases that it replaced, its own among them.
-    ///   - now: the database's time at which it was asked for.
-    ///   - mayGrant: whether an item with these keys means access: such items end by themselves.
-    /// - Returns: what gives access first, and apart from it what is late and what is over; none for a purchase that was
-    ///   given up before it was paid, and for what can't be read.
+    /// There is none for a purchase that was given up before it was paid, and for what can't be read. The lineage is
+    /// the tokens of the purchases that it replaced, its own among them. Items that may grant access end by themselves.
     func observations(
         token: String,
         lineage: [String],
@@ -158,7 +141,11 @@ extension SubscriptionPurchase {
             kind: .subscription,
             store: Store.googlePlay.rawValue,
             environment: environment,
-            identifiers: identifiers(lineage, environment: environment),
+            identifiers: googlePlayIdentifiers(
+                tokens: lineage + [expiredToken].compactMap(\.self),
+                orders: (items.map(\.orderID) + [latestOrderID]).compactMap(\.self),
+                environment: environment
+            ),
             entitlements: Set(items.compactMap(\.entitlement)).sorted(),
             status: StoreStatus(word),
             givesAccess: givesAccess,
@@ -181,19 +168,10 @@ extension SubscriptionPurchase {
         return observation
     }
 
-    private func identifiers(_ lineage: [String], environment: String) -> [PurchaseIdentifier] {
-        let orders = items.map(\.orderID) + [latestOrderID]
-        return googlePlayIdentifiers(
-            tokens: lineage + [expiredToken].compactMap(\.self),
-            orders: orders.compactMap(\.self),
-            environment: environment
-        )
-    }
-
     /// What Google waits for; `nil` where it waits for nothing, or nothing can be acknowledged yet.
     ///
-    /// Google's advice speaks of active subscriptions. A user who cancels the renewal within the first days has paid all the
-    /// same, and would be refunded and cut off: such a sale waits as well while it gives access.
+    /// Google's advice speaks of active subscriptions. A user who cancels the renewal within the first days has paid
+    /// all the same, and would be refunded and cut off: such a sale waits as well while it gives access.
     private func acknowledgement(_ token: String, givesAccess: Bool, at now: Instant) -> Acknowledgement? {
         guard awaitsAcknowledgement, state == .active || state == .canceled && givesAccess,
             let productID = items.lazy.compactMap(\.productID).first
@@ -225,13 +203,9 @@ extension SubscriptionPurchase.Item {
     var willRenew: Bool { !isPrepaid && !isRemovedLater && (isAutoRenewing || isReplacedLater) }
 }
 
-/// The names of a purchase.
+/// The names of a purchase, each once.
 ///
-/// - Parameters:
-///   - tokens: purchase tokens.
-///   - orders: order numbers; a renewal's is named with and without its `..N`, as other answers may have either.
-///   - environment: `production` or `sandbox`.
-/// - Returns: each name once.
+/// A renewal's order is named with and without its `..N`, as other answers may have either.
 func googlePlayIdentifiers(tokens: [String], orders: [String], environment: String) -> [PurchaseIdentifier] {
     var values: [(String, kind: String)] = tokens.map { ($0, "purchase_token") }
     for order in orders where OrderNumber.isPlausible(order) {
@@ -251,20 +225,14 @@ package enum OrderNumber {
 
     /// Whether a text may be one: 1 to 255 visible characters of ASCII.
     package static func isPlausible(_ text: String) -> Bool {
-        (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        (1...255).contains(text.utf8.count) && text.utf8.allSatisfy(\.isVisible)
     }
 
     /// The number of the first order.
     package static func base(_ text: String) -> String {
-        guard let dots = text.lastRange(of: "..") else { return text }
+        guard let dots = text.ranges(of: "..").last else { return text }
         let number = text[dots.upperBound...]
-        guard dots.lowerBound > text.startIndex, !number.isEmpty,
-            number.utf8.allSatisfy({ (0x30...0x39).contains($0) })
-        else { return text }
+        guard dots.lowerBound > text.startIndex, !number.isEmpty, number.utf8.allSatisfy(\.isDigit) else { return text }
         return String(text[..<dots.lowerBound])
     }
-}
-
-extension String {
-    fileprivate func lastRange(of text: String) -> Range<Index>? { ranges(of: text).last }
 }

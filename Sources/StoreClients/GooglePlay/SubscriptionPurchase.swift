@@ -73,7 +73,8 @@ struct SubscriptionPurchase: Hashable, Sendable {
 
     /// Whether the purchase stands in the place of the one that its link names.
     ///
-    /// A purchase that is not paid, or that never will be, leaves the older one as it is; so does a state we do not know.
+    /// A purchase that is not paid, or that never will be, leaves the older one as it is; so does a state we do not
+    /// know.
     var replacesLinked: Bool {
         switch state {
         case .active, .inGracePeriod, .canceled: items.isEmpty || items.contains(where: isOwned)
@@ -102,24 +103,18 @@ private enum ItemField: String, CaseIterable {
     case deferredItemReplacement, deferredItemRemoval, itemReplacement
 }
 
-private enum RenewalField: String, CaseIterable { case autoRenewEnabled }
-private enum OfferField: String, CaseIterable { case basePlanId }
-private enum ReplacementField: String, CaseIterable { case productId }
-private enum ModeField: String, CaseIterable { case replacementMode }
 private enum AccountField: String, CaseIterable { case obfuscatedExternalAccountId, obfuscatedExternalProfileId }
-private enum CancellationField: String, CaseIterable { case replacementCancellation }
-private enum PauseField: String, CaseIterable { case autoResumeTime }
 private enum ContextField: String, CaseIterable { case expiredPurchaseToken, expiredExternalAccountIdentifiers }
 
 private let fields = JSONFields<Field>()
 private let itemFields = JSONFields<ItemField>()
-private let renewalFields = JSONFields<RenewalField>()
-private let offerFields = JSONFields<OfferField>()
-private let replacementFields = JSONFields<ReplacementField>()
-private let modeFields = JSONFields<ModeField>()
+private let autoRenewal = JSONFields(only: "autoRenewEnabled")
+private let offer = JSONFields(only: "basePlanId")
+private let replacementProduct = JSONFields(only: "productId")
+private let mode = JSONFields(only: "replacementMode")
 private let accountFields = JSONFields<AccountField>()
-private let cancellationFields = JSONFields<CancellationField>()
-private let pauseFields = JSONFields<PauseField>()
+private let cancellation = JSONFields(only: "replacementCancellation")
+private let pause = JSONFields(only: "autoResumeTime")
 private let contextFields = JSONFields<ContextField>()
 
 extension SubscriptionPurchase {
@@ -129,25 +124,24 @@ extension SubscriptionPurchase {
     ///
     /// - Throws: where the text is no JSON object, or it says nothing of a subscription.
     init(_ body: [UInt8]) throws(JSONFault) {
-        var reader = try JSONReader(body)
         var purchase = SubscriptionPurchase()
         var hasState = false
         var hasItems = false
-        try reader.readObject(fields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, fields) { reader, field throws(JSONFault) in
             switch field {
             case .kind: guard try reader.readOptionalString() ?? Self.kind == Self.kind else { throw .wrongType }
-            case .startTime: purchase.startedAt = try reader.readIfSound(Self.time)
+            case .startTime: purchase.startedAt = try reader.readSoundTime()
             case .subscriptionState:
                 guard try !reader.readNull() else { return }
                 hasState = true
-                if let text = try reader.readIfSound(Self.text) {
+                if let text = try reader.readSoundString() {
                     purchase.stateText = text
                 } else {
                     purchase.isOdd = true
                 }
-            case .acknowledgementState: purchase.acknowledgementState = try reader.readIfSound(Self.text)
-            case .latestOrderId: purchase.latestOrderID = try reader.readIfSound(Self.text)
-            case .linkedPurchaseToken: purchase.linkedToken = try reader.readIfSound(Self.name)
+            case .acknowledgementState: purchase.acknowledgementState = try reader.readSoundString()
+            case .latestOrderId: purchase.latestOrderID = try reader.readSoundString()
+            case .linkedPurchaseToken: purchase.linkedToken = try reader.readSoundName()
             case .lineItems:
                 (purchase.items, purchase.hasOddItems) = try reader.readSoundElements { reader throws(JSONFault) in
                     try Item(&reader)
@@ -161,21 +155,13 @@ extension SubscriptionPurchase {
                 if let ids { (purchase.accountID, purchase.profileID) = ids } else { purchase.isOdd = true }
             case .testPurchase: purchase.isTest = try reader.readPresence()
             case .canceledStateContext:
-                purchase.isReplaced =
-                    try reader.readIfSound { reader throws(JSONFault) in
-                        var isReplaced = false
-                        try reader.readOptionalObject(cancellationFields) { reader, _ throws(JSONFault) in
-                            isReplaced = try reader.readPresence()
-                        }
-                        return isReplaced
-                    } ?? false
+                let isReplaced = try reader.readIfSound { reader throws(JSONFault) in
+                    try reader.readMember(cancellation) { reader throws(JSONFault) in try reader.readPresence() }
+                }
+                purchase.isReplaced = isReplaced ?? false
             case .pausedStateContext:
                 purchase.resumesAt = try reader.readIfSound { reader throws(JSONFault) in
-                    var time: Instant?
-                    try reader.readOptionalObject(pauseFields) { reader, _ throws(JSONFault) in
-                        time = try reader.readOptionalTime()
-                    }
-                    return time
+                    try reader.readMember(pause) { reader throws(JSONFault) in try reader.readOptionalTime() }
                 }
             case .outOfAppPurchaseContext:
                 guard try !reader.readNull() else { return }
@@ -185,17 +171,10 @@ extension SubscriptionPurchase {
                 (purchase.expiredAccountID, purchase.expiredProfileID) = expired?.ids ?? (nil, nil)
             }
         }
-        try reader.finish()
         // Without a state and items, it is some other text.
         guard hasState || hasItems else { throw .missing }
         self = purchase
     }
-
-    private static func text(_ reader: inout JSONReader) throws(JSONFault) -> String? {
-        try reader.readOptionalString()
-    }
-    private static func name(_ reader: inout JSONReader) throws(JSONFault) -> String? { try reader.readOptionalName() }
-    private static func time(_ reader: inout JSONReader) throws(JSONFault) -> Instant? { try reader.readOptionalTime() }
 
     private static func readExpired(
         _ reader: inout JSONReader
@@ -232,43 +211,27 @@ extension SubscriptionPurchase.Item {
             case .productId: item.productID = try reader.readOptionalName()
             case .expiryTime:
                 guard try !reader.readNull() else { return }
-                item.expiresAt = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalTime() }
+                item.expiresAt = try reader.readSoundTime()
                 item.hasOddEnd = item.expiresAt == nil
-            case .latestSuccessfulOrderId:
-                item.orderID = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalName() }
+            case .latestSuccessfulOrderId: item.orderID = try reader.readSoundName()
             case .autoRenewingPlan:
-                item.isAutoRenewing =
-                    try reader.readIfSound { reader throws(JSONFault) in
-                        var isOn = false
-                        try reader.readOptionalObject(renewalFields) { reader, _ throws(JSONFault) in
-                            isOn = try reader.readNull() ? false : reader.readBool()
-                        }
-                        return isOn
-                    } ?? false
+                let isOn = try reader.readIfSound { reader throws(JSONFault) in
+                    try reader.readMember(autoRenewal) { reader throws(JSONFault) in
+                        try reader.readNull() ? false : try reader.readBool()
+                    }
+                }
+                item.isAutoRenewing = isOn ?? false
             case .prepaidPlan: item.isPrepaid = try reader.readPresence()
-            case .offerDetails: item.basePlanID = try Self.readName(offerFields, in: &reader)
+            case .offerDetails: item.basePlanID = try reader.readSoundName(in: offer)
             case .deferredItemReplacement:
                 guard try !reader.readNull() else { return }
                 item.isReplacedLater = true
-                item.replacement = try Self.readName(replacementFields, in: &reader)
+                item.replacement = try reader.readSoundName(in: replacementProduct)
             case .deferredItemRemoval: item.isRemovedLater = try reader.readPresence()
-            case .itemReplacement: item.isDeferred = try Self.readName(modeFields, in: &reader) == "DEFERRED"
+            case .itemReplacement: item.isDeferred = try reader.readSoundName(in: mode) == "DEFERRED"
             }
         }
         self = item
-    }
-
-    /// Reads the only member of an object that matters; one of an odd shape says nothing.
-    private static func readName<Field>(
-        _ fields: JSONFields<Field>,
-        in reader: inout JSONReader
-    ) throws(JSONFault) -> String? {
-        try reader.readIfSound { reader throws(JSONFault) in
-            var name: String?
-            try reader.readOptionalObject(fields) { reader, _ throws(JSONFault) in name = try reader.readOptionalName()
-            }
-            return name
-        }
     }
 }
 
@@ -276,6 +239,18 @@ extension JSONReader {
     /// Reads a string; an empty one is proto3's way of saying nothing.
     mutating func readOptionalName() throws(JSONFault) -> String? {
         try readOptionalString().flatMap { $0.isEmpty ? nil : $0 }
+    }
+
+    /// Reads a name; `nil` as well for anything else.
+    mutating func readSoundName() throws(JSONFault) -> String? {
+        try readIfSound { reader throws(JSONFault) in try reader.readOptionalName() }
+    }
+
+    /// Reads the name that is the only member of an object that matters; one of an odd shape says nothing.
+    mutating func readSoundName(in member: JSONFields<Void>) throws(JSONFault) -> String? {
+        try readIfSound { reader throws(JSONFault) in
+            try reader.readMember(member) { reader throws(JSONFault) in try reader.readOptionalName() }
+        }
     }
 
     /// Reads an id that the app gave the store; one that is no text is none of ours, and spoils nothing.

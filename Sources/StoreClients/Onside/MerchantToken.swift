@@ -12,33 +12,9 @@ struct MerchantToken: Sendable {
     /// Unique: Onside takes each once.
     var id: String
 
-    init(keyID: String, merchantID: String, notBefore: Int64, expires: Int64, id: String) {
-        self.keyID = keyID
-        self.merchantID = merchantID
-        self.notBefore = notBefore
-        self.expires = expires
-        self.id = id
-    }
-
-    /// A new token.
-    ///
-    /// It begins five seconds ago, for clocks that differ a little.
-    init(for configuration: OnsideConfiguration, now: Int64) {
-        self.init(
-            keyID: configuration.secretKeyID,
-            merchantID: configuration.merchantID,
-            notBefore: now - 5,
-            expires: now + 20,
-            id: UUID().uuidString.lowercased()
-        )
-    }
-
-    /// Writes and signs it.
+    /// Writes and signs it with the merchant secret, as a compact JWS of the algorithm HS256.
     ///
     /// None of its texts needs escaping, by the configuration's checks.
-    ///
-    /// - Parameter key: the merchant secret.
-    /// - Returns: a compact JWS of the algorithm HS256.
     func signed(with key: SymmetricKey) -> String {
         let header = #"{"alg":"HS256","kid":"\#(keyID)","typ":"JWT"}"#
         let claims =
@@ -47,5 +23,18 @@ struct MerchantToken: Sendable {
         let signed = Base64.encode(header.utf8, .url) + "." + Base64.encode(claims.utf8, .url)
         let code = HMAC<SHA256>.authenticationCode(for: Data(signed.utf8), using: key)
         return signed + "." + Base64.encode(Data(code), .url)
+    }
+}
+
+extension MerchantToken {
+    /// A new token, begun five seconds ago for clocks that differ a little.
+    init(for configuration: OnsideConfiguration, now: Int64) {
+        self.init(
+            keyID: configuration.secretKeyID,
+            merchantID: configuration.merchantID,
+            notBefore: now - 5,
+            expires: now + 20,
+            id: UUID().uuidString.lowercased()
+        )
     }
 }

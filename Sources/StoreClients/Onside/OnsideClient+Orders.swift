@@ -58,23 +58,24 @@ extension OnsideClient {
         _ requests: inout Int
     ) async throws(ReadFailure) -> Said {
         let token = MerchantToken(for: configuration, now: systemSeconds()).signed(with: configuration.key)
-        var authorization = HTTPField(name: .authorization, value: "Bearer \(token)")
-        authorization.indexingStrategy = .disallow
         var call = call(
             .history,
             path: "/merchant-api/v1/purchases/in-app/history/\(order.id.text)",
             accept: "application/jose",
+            bearer: token,
             lane: query.lane
         )
-        call.request.headerFields.append(authorization)
         call.purpose = query.isFromClient ? .lookup : .reading
         return try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
             switch OnsideAnswer(status: response.status) {
             case .content:
                 // Pages of proxies have this status as well: what counts is that the body is a signed text.
-                guard let text = String(validating: response.body, as: UTF8.self),
-                    let signed = try? CompactJWS(Self.trimmed(text), upTo: OnsideHistory.maximumBytes)
-                else { throw ReadFailure(.malformed) }
+                let text = String(validating: response.body, as: UTF8.self)?.trimmingCharacters(
+                    in: .whitespacesAndNewlines
+                )
+                guard let text, let signed = try? CompactJWS(text, upTo: OnsideHistory.maximumBytes) else {
+                    throw ReadFailure(.malformed)
+                }
                 return .signed(signed)
             case .unauthorized:
                 if isLast { throw ReadFailure(.unauthorized) }
@@ -84,10 +85,6 @@ extension OnsideClient {
             case .failure(let code): throw ReadFailure(code)
             }
         }
-    }
-
-    private static func trimmed(_ text: String) -> String {
-        text.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
     /// Verifies an answer, and that it is one to the question.
@@ -115,11 +112,9 @@ extension OnsideClient {
             warn("other_order")
             throw named(.malformed)
         }
-        for transaction in transactions {
-            if transaction.fetchedAt > query.askedAt + .seconds(600) {
-                warn("from_the_future")
-                throw named(.malformed)
-            }
+        guard transactions.allSatisfy({ $0.fetchedAt <= query.askedAt + .seconds(600) }) else {
+            warn("from_the_future")
+            throw named(.malformed)
         }
         return history
     }

@@ -55,12 +55,9 @@ extension OnsideClient {
         let call = call(.keys, path: "/.well-known/jwks.json", accept: "application/json", lane: lane)
         return try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
             switch OnsideAnswer(status: response.status) {
-            case .content:
-                do throws(JSONFault) { return KeySet.Fetched(keys: try JSONWebKeys.read(response.body)) } catch {
-                    throw ReadFailure(.malformed)
-                }
+            case .content: return try KeySet.Fetched(response.body)
             case .failure(let code): throw ReadFailure(code)
-            // Keys are public: who withholds them says nothing about our secret.
+            // Keys are public: a refusal says nothing about our secret.
             case .unauthorized, .notOurs, .notFound: throw ReadFailure(.unavailable)
             }
         }

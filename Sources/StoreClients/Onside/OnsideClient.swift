@@ -27,49 +27,22 @@ package struct OnsideClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// - Parameters:
-    ///   - configuration: where and with which secret.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: admits each request and gets each answer.
-    ///   - logger: hears of failures; of no ids, tokens and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
+    /// The gate admits each request and gets each answer. The logger hears of failures; of no ids, tokens and bodies.
+    /// `systemSeconds`, in seconds since 1970, dates the tokens. The key set is empty at first.
     package init(
         configuration: OnsideConfiguration,
         http: HTTPClient,
         gate: RequestPermit,
         logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
-    ) {
-        self.init(
-            configuration: configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds,
-            keys: KeySet(of: .onside)
-        )
-    }
-
-    init(
-        configuration: OnsideConfiguration,
-        http: HTTPClient,
-        gate: RequestPermit,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64,
-        keys: KeySet
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) },
+        keys: KeySet = KeySet(of: .onside)
     ) {
         self.configuration = configuration
         self.gate = gate
         self.logger = logger
         self.systemSeconds = systemSeconds
         self.keys = keys
-        requester = StoreRequester(
-            .onside,
-            endpoints: Endpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = StoreRequester(.onside, Endpoint.templates, http, logger, systemSeconds)
     }
 
     /// Reads the lines behind some order ids.
@@ -97,11 +70,11 @@ package struct OnsideClient: Sendable {
         for (order, answer) in zip(asked, answers) where answer.isUnknown { reading.unknown.append(order.spelling) }
         reading.hasUnreadable = answers.contains(where: \.hasOdd)
         for line in OnsideLine.lines(of: answers.flatMap(\.transactions), query) {
-            guard let observation = line.observation else {
+            if let observation = line.observation {
+                reading.observations.append(observation)
+            } else {
                 reading.hasUnreadable = true
-                continue
             }
-            reading.observations.append(observation)
         }
         if reading.failure != nil {
             reading.coverage = answers.allSatisfy { $0.failure != nil } ? .none : .partial
@@ -110,14 +83,10 @@ package struct OnsideClient: Sendable {
         return reading
     }
 
-    /// Verifies a signed history that the app sent (`onside_history`).
+    /// Verifies a signed history that the app sent (`onside_history`), a compact JWS of at most 1 MiB.
     ///
-    /// It proves which orders an Onside account holds. Whether they still give access, and which user has it, only a read of
-    /// Onside shows.
-    ///
-    /// - Parameter text: a compact JWS of at most 1 MiB.
-    /// - Returns: what Onside signed; every transaction is of our app.
-    /// - Throws: `OnsideProofFailure`.
+    /// It proves which orders of our app an Onside account holds. Whether they still give access, and which user has
+    /// it, only a read of Onside shows.
     package func history(_ text: String) async throws(OnsideProofFailure) -> OnsideHistory {
         let signed: CompactJWS
         do throws(ProofRefusal) {
@@ -126,14 +95,7 @@ package struct OnsideClient: Sendable {
         return try await verify(signed, lane: .restore)
     }
 
-    /// Verifies a signed history without asking anybody.
-    ///
-    /// - Parameters:
-    ///   - text: a compact JWS of at most 1 MiB.
-    ///   - keySet: Onside's key set, as JSON.
-    ///   - bundleID: the app's bundle id; `nil` takes any.
-    /// - Returns: what Onside signed.
-    /// - Throws: `ProofRefusal`.
+    /// Verifies a signed history with Onside's key set, as JSON, and without a request; no `bundleID` takes any app.
     package static func history(
         _ text: String,
         keySet: String,
@@ -156,19 +118,9 @@ package struct OnsideClient: Sendable {
     }
 
     /// A request for something below the base URL.
-    func call(_ endpoint: Endpoint, path: String, accept: String, lane: Lane) -> StoreCall {
+    func call(_ endpoint: Endpoint, path: String, accept: String, bearer: String? = nil, lane: Lane) -> StoreCall {
         let base = configuration.base
-        return StoreCall(
-            endpoint: endpoint.rawValue,
-            request: HTTPRequest(
-                method: .get,
-                scheme: base.scheme,
-                authority: base.authority,
-                path: base.path + path,
-                headerFields: [.accept: accept]
-            ),
-            gate: gate,
-            lane: lane
-        )
+        let request = HTTPRequest(.get, base, path: base.path + path, accept: accept, bearer: bearer)
+        return StoreCall(endpoint: endpoint.rawValue, request: request, gate: gate, lane: lane)
     }
 }

@@ -13,16 +13,10 @@ package struct OnsideConfiguration: Sendable {
     let key: SymmetricKey
     let base: BaseURL
 
-    /// Checks and keeps the settings.
+    /// Checks and keeps the settings; throws every fault at once.
     ///
-    /// - Parameters:
-    ///   - merchantID: the sender of the requests.
-    ///   - merchantSecret: what they are signed with; its UTF-8 bytes are the key.
-    ///   - secretKeyID: which of the merchant's secrets it is.
-    ///   - bundleID: the app's.
-    ///   - baseURL: such as `https://onside.io`. Plain http is taken for loopback hosts only.
-    ///   - secretIsBase64: the key is what the secret is the base64 of.
-    /// - Throws: every fault at once.
+    /// The key is the UTF-8 of the merchant secret, or what that is the base64 of. Plain http is taken for loopback
+    /// hosts only.
     package init(
         merchantID: String,
         merchantSecret: String,
@@ -52,14 +46,11 @@ package struct OnsideConfiguration: Sendable {
     }
 }
 
-extension OnsideConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension OnsideConfiguration: RedactedSettings {
     /// The settings without the secret.
     package var description: String {
         "OnsideConfiguration(\(base.text), \(bundleID), secret redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the secret.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension OnsideConfiguration {

@@ -17,14 +17,8 @@ enum OnsideStanding: Hashable, Sendable, CaseIterable {
     var givesAccess: Bool { self == .owned || self == .running }
 }
 
-/// One row of the table of lines.
-struct OnsideLineRule: Sendable {
-    /// What the transaction with the latest purchase date is worth.
-    var latest: OnsideStanding
-    /// What the earlier ones are worth; `nil`: whatever they are.
-    var earlier: Earlier?
-    var verdict: Verdict
-
+/// The table of lines: which of a line's transactions speaks for it.
+enum OnsideLineRule {
     /// The earlier transactions of a line, which matter only where the latest one was taken back.
     enum Earlier: Hashable, Sendable, CaseIterable {
         /// One of them gives access still.
@@ -42,24 +36,18 @@ struct OnsideLineRule: Sendable {
         /// It makes no sense, and is left out as if it had not been read.
         case malformed
     }
-
-    init(_ latest: OnsideStanding, _ earlier: Earlier?, _ verdict: Verdict) {
-        self.latest = latest
-        self.earlier = earlier
-        self.verdict = verdict
-    }
 }
 
-/// Every line, and which of its transactions speaks for it.
-let onsideLineRules: [OnsideLineRule] = [
-    //             latest    earlier   verdict
-    OnsideLineRule(.running, nil, .byLatest),
-    OnsideLineRule(.owned, nil, .byLatest),
-    OnsideLineRule(.over, nil, .byLatest),
-    OnsideLineRule(.undated, nil, .malformed),
-    OnsideLineRule(.revoked, .access, .byEarlier),
-    OnsideLineRule(.revoked, .undated, .malformed),
-    OnsideLineRule(.revoked, .nothing, .byLatest),
+/// Every line, by what its latest transaction by purchase date is worth, and the earlier ones (`nil`: whatever).
+let onsideLineRules: [(latest: OnsideStanding, earlier: OnsideLineRule.Earlier?, verdict: OnsideLineRule.Verdict)] = [
+    // latest    earlier   verdict
+    (.running, nil, .byLatest),
+    (.owned, nil, .byLatest),
+    (.over, nil, .byLatest),
+    (.undated, nil, .malformed),
+    (.revoked, .access, .byEarlier),
+    (.revoked, .undated, .malformed),
+    (.revoked, .nothing, .byLatest),
 ]
 
 /// The transactions with one original order id.
@@ -78,11 +66,8 @@ struct OnsideLine: Sendable {
         }
         return Dictionary(grouping: newest.values, by: \.originalOrderID)
             .sorted { $0.key < $1.key }
-            .map {
-                OnsideLine(
-                    transactions: $0.value.sorted { ($0.purchasedAt, $0.orderID) > ($1.purchasedAt, $1.orderID) },
-                    query: query
-                )
+            .map { line in
+                OnsideLine(line.value.sorted { ($0.purchasedAt, $0.orderID) > ($1.purchasedAt, $1.orderID) }, query)
             }
     }
 
@@ -96,7 +81,7 @@ struct OnsideLine: Sendable {
         return rank(left).lexicographicallyPrecedes(rank(right)) ? right : left
     }
 
-    private init(transactions: [OnsideTransaction], query: OnsideQuery) {
+    private init(_ transactions: [OnsideTransaction], _ query: OnsideQuery) {
         self.transactions = transactions
         self.query = query
     }
@@ -129,8 +114,6 @@ struct OnsideLine: Sendable {
         transaction.expiresAt != nil || transaction.subscriptionID != nil
     }
 
-    private static func key(_ transaction: OnsideTransaction) -> String { "onside:\(transaction.productID)" }
-
     private func observe(_ transaction: OnsideTransaction) -> Observation {
         let kind: Observation.Kind = isSubscription(transaction) ? .subscription : .oneTime
         let (status, givesAccess): (String, Bool) =
@@ -148,14 +131,9 @@ struct OnsideLine: Sendable {
             store: Store.onside.rawValue,
             environment: "production",
             identifiers: ids.map { id in
-                PurchaseIdentifier(
-                    value: id,
-                    store: Store.onside.rawValue,
-                    environment: "production",
-                    kind: "store_id"
-                )
+                PurchaseIdentifier(value: id, store: Store.onside.rawValue, environment: "production", kind: "store_id")
             },
-            entitlements: [Self.key(transaction)],
+            entitlements: ["onside:\(transaction.productID)"],
             status: StoreStatus(status),
             givesAccess: kind == .subscription ? givesAccess : nil,
             owner: token == nil ? .unattributable : .unnamed,

@@ -3,8 +3,8 @@ package import SignedTokens
 
 /// Which orders to read, and what the reader must know to judge the answers.
 package struct OnsideQuery: Sendable {
-    /// Ids of orders, or of the first order of a line; of those that a client named at most 20 are asked, the proven ones
-    /// first.
+    /// Ids of orders, or of the first order of a line; of those that a client named at most 20 are asked, the proven
+    /// ones first.
     package var orderIDs: [String]
     /// Ids that are known to exist, from our records or a verified history: that Onside does not know one means only
     /// that it is not visible yet.
@@ -35,29 +35,15 @@ package struct OnsideReading: Sendable {
     /// `full` only where every order was answered; an unknown order is an answer.
     package var coverage: Coverage
     /// One for each line.
-    package var observations: [Observation]
+    package var observations: [Observation] = []
     /// Why the reading is not full.
     package var failure: ReadFailure?
     /// HTTP requests sent to the merchant API; those for keys, which serve everybody, do not count.
     package var requests: Int
     /// Orders that are not this merchant's, not known, or named by no possible id; as the query spells them.
-    package var unknown: [String]
+    package var unknown: [String] = []
     /// A transaction can't be read, or a line makes no sense: whether it gives access is not known.
     package var hasUnreadable = false
-
-    package init(
-        coverage: Coverage,
-        observations: [Observation] = [],
-        failure: ReadFailure? = nil,
-        requests: Int,
-        unknown: [String] = []
-    ) {
-        self.coverage = coverage
-        self.observations = observations
-        self.failure = failure
-        self.requests = requests
-        self.unknown = unknown
-    }
 }
 
 /// Why a signed history gave nothing.

@@ -12,12 +12,8 @@ package struct RevenueCatClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// - Parameters:
-    ///   - configuration: where and with which key.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: admits each request and gets each answer.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The gate admits each request and gets each answer. The logger hears of failures; of no ids, keys and bodies.
+    /// `systemSeconds` is the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
         configuration: RevenueCatConfiguration,
         http: HTTPClient,
@@ -25,13 +21,7 @@ package struct RevenueCatClient: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = RevenueCatRequester(
-            configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = RevenueCatRequester(configuration, http, gate, logger, systemSeconds)
     }
 
     /// Reads everything RevenueCat holds for a user that could matter.
@@ -47,15 +37,12 @@ package struct RevenueCatClient: Sendable {
         }
         var session = RevenueCatSession(requester, query, customer: customer)
         let reading = await read(&session)
-        if reading.requests > 0 { requester.recordRead(requests: reading.requests) }
+        if reading.requests > 0 { requester.requester.recordRead(requests: reading.requests) }
         return reading
     }
 
     private func read(_ session: inout RevenueCatSession) async -> CustomerReading {
-        let subscriptions = await session.items(
-            .customerSubscriptions(session.customer),
-            item: WireItem.subscription
-        )
+        let subscriptions = await session.items(.customerSubscriptions(session.customer), item: WireItem.subscription)
         if subscriptions.isMissing {
             // Unknown on the first page is an absence; on a later one the customer vanished under our hands.
             guard session.requests > 1 else {
@@ -84,16 +71,10 @@ package struct RevenueCatClient: Sendable {
         )
     }
 
-    /// Finds whose purchases lie behind reported ids.
+    /// Finds whose purchases lie behind the first twenty reported ids that have a lookup, in their order.
     ///
     /// Both kinds of purchase are always asked for, so that the number of requests does not tell whether an id exists.
     /// For an anonymous customer the aliases are read. Failures count for no breaker and raise no alarm.
-    ///
-    /// - Parameters:
-    ///   - ids: the first twenty with a lookup; of the kinds `transaction_id` and `order_id`, 1 to 255
-    ///     visible ASCII characters, not of a store that RevenueCat does not know.
-    ///   - query: on whose behalf.
-    /// - Returns: what was found, in the order of the ids.
     package func find(_ ids: [TypedID], for query: CustomerQuery) async -> ClaimReading {
         let whole = await lookup(ids, query.lane)
         var reading = ClaimReading(failure: whole.failure, hasUnreadable: whole.hasUnreadable)
@@ -103,11 +84,11 @@ package struct RevenueCatClient: Sendable {
         return reading
     }
 
-    private func lookup(_ ids: [TypedID], _ lane: Lane) async -> LookedUp {
+    private func lookup(_ ids: [TypedID], _ lane: Lane) async -> LookupResult {
         var values: [String] = []
-        for id in ids where id.canBeLookedUp && !values.contains(where: id.value.isExactly) { values.append(id.value) }
+        for id in ids where id.hasLookup && !values.contains(where: id.value.isExactly) { values.append(id.value) }
         let asked = values.prefix(Self.maximumLookups)
-        let answers = await withTaskGroup(of: (Int, LookedUp).self) { group in
+        let answers = await withTaskGroup(of: (Int, LookupResult).self) { group in
             for (index, value) in asked.enumerated() {
                 group.addTask {
                     let subscriptions = await lookup(.findSubscriptions(storeID: value), lane, WireItem.subscription)
@@ -115,18 +96,15 @@ package struct RevenueCatClient: Sendable {
                     return (index, subscriptions + purchases)
                 }
             }
-            return await group.reduce(into: Array(repeating: LookedUp(), count: asked.count)) { $0[$1.0] = $1.1 }
+            return await group.reduce(into: Array(repeating: LookupResult(), count: asked.count)) { $0[$1.0] = $1.1 }
         }
-        return answers.reduce(LookedUp(), +)
+        return answers.reduce(LookupResult(), +)
     }
 
-    /// Finds out what RevenueCat knows of purchases that the user has shown proofs of.
+    /// Finds out what RevenueCat knows of purchases that the user has proved, each by ids that its store has verified.
     ///
-    /// - Parameters:
-    ///   - purchases: each purchase's ids, which its store has verified; RevenueCat may know any of them.
-    ///   - query: on whose behalf.
-    /// - Returns: for each purchase what was found under its ids: the user's (`askedUser`), another user's
-    ///   (`heldElsewhere`), or an anonymous customer's (`nobody`); and why the answer is not whole.
+    /// For each purchase it returns what was found under its ids: the user's (`askedUser`), another user's
+    /// (`heldElsewhere`), or an anonymous customer's (`unnamed`); and why the answer is not whole.
     package func owners(
         of purchases: [[String]],
         for query: CustomerQuery
@@ -144,10 +122,7 @@ package struct RevenueCatClient: Sendable {
                 answers.append(Witnesses())
                 continue
             }
-            let found = await lookup(
-                ids.map { TypedID(store: nil, kind: "transaction_id", value: $0) },
-                query.lane
-            )
+            let found = await lookup(ids.map { TypedID(store: nil, kind: "transaction_id", value: $0) }, query.lane)
             failure = failure ?? found.failure
             var seen: Set<ExactText> = []
             var witnesses = Witnesses(hasUnreadable: found.hasUnreadable)
@@ -168,10 +143,9 @@ package struct RevenueCatClient: Sendable {
         return (answers, failure ?? session.failure)
     }
 
-    /// Finds which customer has a purchase, by its store's id.
+    /// Finds which customer has a purchase, by its store's id; `nil`: RevenueCat knows no such purchase.
     ///
-    /// - Returns: RevenueCat's id of the customer; `nil`: RevenueCat knows no such purchase.
-    /// - Throws: why that stays unknown; `malformed` where several have it.
+    /// Several customers are `malformed`.
     package func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
         let found = try await whole(id, lane)
         let customers = Set(found.map { ExactText($0.customerID) })
@@ -179,13 +153,9 @@ package struct RevenueCatClient: Sendable {
         return customers.first?.text
     }
 
-    /// Finds what a store's id leads to, whichever customer has it.
+    /// Finds every name of what any transaction's id of the App Store, or any order's of Google Play, leads to.
     ///
-    /// - Parameters:
-    ///   - id: any transaction's of the App Store, or any order's of Google Play.
-    ///   - lane: on whose behalf.
-    /// - Returns: every name of what was found; empty: RevenueCat has never met it.
-    /// - Throws: why that stays unknown.
+    /// Empty: RevenueCat has never met it.
     package func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
         try await whole(id, lane).flatMap { Observation($0, entitlements: [], owner: .unnamed).identifiers }
     }
@@ -198,9 +168,7 @@ package struct RevenueCatClient: Sendable {
         return found.items
     }
 
-    /// Every id of a customer.
-    ///
-    /// - Throws: why the list is not whole.
+    /// Every id of a customer; throws why the list is not whole.
     package func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
         let query = CustomerQuery(userID: customer, lane: lane, sandboxCounts: true, isOtherUser: { _ in [] })
         guard let segment = PathSegment(customer) else { throw ReadFailure(.unusableID) }
@@ -234,13 +202,13 @@ package struct RevenueCatClient: Sendable {
     }
 
     /// The answer to one lookup, or to several.
-    private struct LookedUp: Sendable {
+    private struct LookupResult: Sendable {
         var items: [WireItem] = []
         var failure: ReadFailure?
         var hasUnreadable = false
 
-        static func + (left: LookedUp, right: LookedUp) -> LookedUp {
-            LookedUp(
+        static func + (left: LookupResult, right: LookupResult) -> LookupResult {
+            LookupResult(
                 items: left.items + right.items,
                 failure: left.failure ?? right.failure,
                 hasUnreadable: left.hasUnreadable || right.hasUnreadable
@@ -252,18 +220,12 @@ package struct RevenueCatClient: Sendable {
         _ endpoint: RevenueCatEndpoint,
         _ lane: Lane,
         _ item: (inout JSONReader) throws(JSONFault) -> WireItem
-    ) async -> LookedUp {
+    ) async -> LookupResult {
         var requests = 0
         do throws(ReadFailure) {
-            let page = try await requester.page(
-                endpoint,
-                lane: lane,
-                purpose: .lookup,
-                requests: &requests,
-                item: item
-            )
-            guard let page else { return LookedUp() }
-            return LookedUp(
+            let page = try await requester.page(endpoint, lane: lane, purpose: .lookup, requests: &requests, item: item)
+            guard let page else { return LookupResult() }
+            return LookupResult(
                 items: page.items,
                 failure: page.isDegraded ? ReadFailure(.malformed) : nil,
                 hasUnreadable: page.badItems > 0
@@ -271,8 +233,8 @@ package struct RevenueCatClient: Sendable {
         } catch {
             // An id that the store calls impossible leads nowhere; any other failure says nothing about it.
             // A client's id raises no alarm about our key.
-            guard error.code != .rejected else { return LookedUp() }
-            return LookedUp(failure: error.code == .unauthorized ? ReadFailure(.unavailable) : error)
+            guard error.code != .rejected else { return LookupResult() }
+            return LookupResult(failure: error.code == .unauthorized ? ReadFailure(.unavailable) : error)
         }
     }
 }
@@ -295,8 +257,8 @@ extension FoundPurchase {
 }
 
 extension TypedID {
-    fileprivate var canBeLookedUp: Bool {
+    fileprivate var hasLookup: Bool {
         (kind == "transaction_id" || kind == "order_id") && store != "onside" && (1...255).contains(value.utf8.count)
-            && value.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+            && value.utf8.allSatisfy(\.isVisible)
     }
 }

@@ -1,3 +1,4 @@
+import TextFormats
 package import Transport
 
 /// Where RevenueCat is, and with which key we ask it.
@@ -9,15 +10,9 @@ package struct RevenueCatConfiguration: Sendable {
     package let maxPages: Int
     let base: BaseURL
 
-    /// Checks and keeps the settings.
+    /// Checks and keeps the settings, such as `sk_…` and `proj0a1b2c3d`; throws every fault at once.
     ///
-    /// - Parameters:
-    ///   - apiKey: such as `sk_…`.
-    ///   - projectID: such as `proj0a1b2c3d`.
-    ///   - baseURL: such as `https://api.revenuecat.com/v2`; `/v2` is appended where the path does not end in it.
-    ///     Plain http is taken for loopback hosts only.
-    ///   - maxPages: 1 or more; a page has up to 100 items.
-    /// - Throws: every fault at once.
+    /// `/v2` is appended where the base URL's path does not end in it; plain http is taken for loopback hosts only.
     package init(
         apiKey: String,
         projectID: String,
@@ -26,7 +21,7 @@ package struct RevenueCatConfiguration: Sendable {
     ) throws(SettingFaults<Fault>) {
         var faults: [Fault] = []
         // Whatever is not visible ASCII would be refused or cut on its way into the header.
-        if apiKey.isEmpty || !apiKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) { faults.append(.apiKey) }
+        if apiKey.isEmpty || !apiKey.utf8.allSatisfy(\.isVisible) { faults.append(.apiKey) }
         if projectID.isEmpty || PathSegment(projectID) == nil { faults.append(.projectID) }
         if maxPages < 1 { faults.append(.maxPages) }
         let base = BaseURL.read(baseURL, endingIn: "v2", malformed: .baseURL, insecure: .insecureBaseURL, &faults)
@@ -38,14 +33,11 @@ package struct RevenueCatConfiguration: Sendable {
     }
 }
 
-extension RevenueCatConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RevenueCatConfiguration: RedactedSettings {
     /// The settings without the key.
     package var description: String {
         "RevenueCatConfiguration(\(base.text), key redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension RevenueCatConfiguration {

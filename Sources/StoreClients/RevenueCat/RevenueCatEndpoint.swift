@@ -12,6 +12,20 @@ struct PathSegment: Hashable, Sendable {
     }
 }
 
+/// App user ids that RevenueCat refuses, because they are what broken code sends in place of an id: many people would
+/// be one customer.
+///
+/// - SeeAlso: https://www.revenuecat.com/docs/customers/user-ids
+package enum BlockedIDs {
+    private static let all: Set<String> = [
+        "no_user", "null", "none", "nil", "(null)", "NaN", "\\x00", "", "unidentified", "undefined", "unknown",
+        "anonymous", "guest", "-1", "0", "[]", "{}", "[object Object]",
+    ]
+
+    /// Whether an id is blocked; ids differ by letter case, as everywhere at RevenueCat.
+    package static func contains(_ id: String) -> Bool { all.contains(id) }
+}
+
 /// What we ask RevenueCat for: lists, all of them paged but the two searches; and what we have it do.
 enum RevenueCatEndpoint: Hashable, Sendable {
     case customerSubscriptions(PathSegment)
@@ -51,12 +65,7 @@ enum RevenueCatEndpoint: Hashable, Sendable {
         }
     }
 
-    var template: String { Self.templates[index] }
-
-    /// The path and query below `/projects/{project}`.
-    ///
-    /// - Parameter cursor: the id of the last item of the page before.
-    /// - Returns: text that needs no further encoding.
+    /// The path and query below `/projects/{project}`, from behind the page's last item that `cursor` names.
     func target(after cursor: String?) -> String {
         let path =
             switch self {

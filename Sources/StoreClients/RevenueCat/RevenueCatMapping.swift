@@ -1,12 +1,7 @@
 import Entitlements
 
 extension Observation {
-    /// Turns an item into what the domain reasons about.
-    ///
-    /// - Parameters:
-    ///   - item: as the API listed it.
-    ///   - entitlements: its lookup keys, from every page of its list.
-    ///   - owner: whose it is.
+    /// Turns an item into what the domain reasons about; its entitlements are those of every page of their list.
     init(_ item: WireItem, entitlements: [String], owner: NamedOwner) {
         var identifiers = [
             PurchaseIdentifier(
@@ -55,9 +50,4 @@ extension Observation {
         let base = store == Store.googlePlay.rawValue ? OrderNumber.base(value) : value
         return base == value ? [value] : [value, base]
     }
-}
-
-extension WireItem {
-    /// The store as the ledger calls it.
-    var ledgerStore: String { store == "play_store" ? Store.googlePlay.rawValue : store }
 }

@@ -1,6 +1,7 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import SignedTokens
 import TextFormats
 import Transport
 
@@ -8,51 +9,36 @@ import Transport
 struct RevenueCatRequester: Sendable {
     private let base: BaseURL
     private let project: String
-    private let headers: HTTPFields
+    private let apiKey: String
     private let gate: RequestPermit
-    private let requester: StoreRequester
+    let requester: StoreRequester
     let maxPages: Int
 
     init(
         _ configuration: RevenueCatConfiguration,
-        http: HTTPClient,
-        gate: RequestPermit,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64
+        _ http: HTTPClient,
+        _ gate: RequestPermit,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64
     ) {
         base = configuration.base
         project = configuration.base.path + "/projects/" + PercentCoding.encode(configuration.projectID)
         maxPages = configuration.maxPages
-        var authorization = HTTPField(name: .authorization, value: "Bearer \(configuration.apiKey)")
-        authorization.indexingStrategy = .disallow
-        var headers: HTTPFields = [.accept: "application/json"]
-        headers.append(authorization)
-        self.headers = headers
+        apiKey = configuration.apiKey
         self.gate = gate
         requester = StoreRequester(
             .revenueCat,
-            endpoints: RevenueCatEndpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds,
+            RevenueCatEndpoint.templates,
+            http,
+            logger,
+            systemSeconds,
             headers: StoreHeaders.init(revenueCat:)
         )
     }
 
-    /// Notes how many requests one reading took.
-    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
-
-    /// Asks for one page.
+    /// Asks for one page, from behind the item that `cursor` names; `item` reads one element of the list.
     ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - cursor: the id of the last item of the page before.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - requests: raised by one for a request that was sent.
-    ///   - item: reads one element of the list.
-    /// - Returns: the page; `nil` where RevenueCat answers that it does not know what was asked for.
-    /// - Throws: why there is no page; nothing was sent where the gate said no.
+    /// `nil` where RevenueCat answers that it does not know what was asked for.
     func page<Item: Sendable>(
         _ endpoint: RevenueCatEndpoint,
         after cursor: String? = nil,
@@ -61,45 +47,45 @@ struct RevenueCatRequester: Sendable {
         requests: inout Int,
         item: (inout JSONReader) throws(JSONFault) -> Item
     ) async throws(ReadFailure) -> WirePage<Item>? {
-        let request = HTTPRequest(
-            method: .get,
-            scheme: base.scheme,
-            authority: base.authority,
-            path: project + endpoint.target(after: cursor),
-            headerFields: headers
-        )
+        let request = HTTPRequest(.get, base, path: project + endpoint.target(after: cursor), bearer: apiKey)
         let said = try await requester.send(
             StoreCall(endpoint: endpoint.index, request: request, gate: gate, lane: lane, purpose: purpose),
             requests: &requests,
             // One odd item is one customer's trouble: the breaker hears of none.
-            oddity: { $0.hasBadItems ? .malformed : nil },
-            read: { response throws(ReadFailure) in try Said(response, item: item) }
+            oddity: { $0.page.map { $0.badItems > 0 } ?? false ? .malformed : nil },
+            read: { response throws(ReadFailure) in try Self.read(response, item: item) }
         )
-        switch said {
-        case .page(let page): return page
-        case .missing(isDegraded: false): return nil
-        case .missing(isDegraded: true): throw ReadFailure(.unavailable)
+        // In an incident, that it does not know what was asked for means nothing.
+        guard said.page != nil || !said.isDegraded else { throw ReadFailure(.unavailable) }
+        return said.page
+    }
+
+    private static func read<Item: Sendable>(
+        _ response: HTTPClientResponse,
+        item: (inout JSONReader) throws(JSONFault) -> Item
+    ) throws(ReadFailure) -> (page: WirePage<Item>?, isDegraded: Bool) {
+        let error = response.status == 200 ? nil : RevenueCatError(body: response.body)
+        switch classify(status: response.status, error: error) {
+        case .missing: return (nil, response.isDegraded)
+        // The body's milliseconds leave no doubt; the header once meant milliseconds and now means seconds.
+        case .failure(let code): throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
+        case .content:
+            var page = try decoded(response.body) { body throws(JSONFault) in try decodePage(body, item: item) }
+            page.isDegraded = response.isDegraded
+            return (page, response.isDegraded)
         }
     }
 
     /// Has RevenueCat do something.
     ///
-    /// - Parameters:
-    ///   - endpoint: what.
-    ///   - body: JSON.
-    ///   - lane: on whose behalf.
-    /// - Returns: what it said: done, there already, or that it does not know the customer.
-    /// - Throws: why that stays unknown; the thing may have been done all the same, unless the failure says that nothing
-    ///   was sent or that it was refused.
+    /// Where it throws, the thing may have been done all the same, unless nothing was sent or it was refused.
     func post(_ endpoint: RevenueCatEndpoint, body: [UInt8], lane: Lane) async throws(ReadFailure) -> RevenueCatDone {
-        var fields = headers
-        fields[.contentType] = "application/json"
         let request = HTTPRequest(
-            method: .post,
-            scheme: base.scheme,
-            authority: base.authority,
+            .post,
+            base,
             path: project + endpoint.target(after: nil),
-            headerFields: fields
+            sending: "application/json",
+            bearer: apiKey
         )
         var requests = 0
         return try await requester.send(
@@ -113,41 +99,6 @@ struct RevenueCatRequester: Sendable {
             case .missing: return .missing
             case .failure(let code): throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
             case .content: throw ReadFailure(.malformed)
-            }
-        }
-    }
-
-    /// What RevenueCat said where its answer is no failure.
-    private enum Said<Item: Sendable>: Sendable {
-        case page(WirePage<Item>)
-        /// It does not know what was asked for; in an incident that means nothing.
-        case missing(isDegraded: Bool)
-
-        init(
-            _ response: HTTPClientResponse,
-            item: (inout JSONReader) throws(JSONFault) -> Item
-        ) throws(ReadFailure) {
-            let error = response.status == 200 ? nil : RevenueCatError(body: response.body)
-            switch classify(status: response.status, error: error) {
-            case .missing: self = .missing(isDegraded: response.isDegraded)
-            case .failure(let code):
-                // The body's milliseconds leave no doubt; the header once meant milliseconds and now means seconds.
-                throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
-            case .content:
-                do throws(JSONFault) {
-                    var page = try decodePage(response.body, item: item)
-                    page.isDegraded = response.isDegraded
-                    self = .page(page)
-                } catch {
-                    throw ReadFailure(.malformed)
-                }
-            }
-        }
-
-        var hasBadItems: Bool {
-            switch self {
-            case .page(let page): page.badItems > 0
-            case .missing: false
             }
         }
     }
@@ -184,7 +135,7 @@ extension StoreHeaders {
 
     private static func harmless(_ text: String) -> String? {
         let isHarmless = text.utf8.allSatisfy { byte in
-            byte == UInt8(ascii: "-") || Unicode.Scalar(byte).properties.isASCIIHexDigit || (0x41...0x7A).contains(byte)
+            byte == UInt8(ascii: "-") || byte.isDigit || (0x41...0x7A).contains(byte)
         }
         return isHarmless && (1...64).contains(text.utf8.count) ? text : nil
     }

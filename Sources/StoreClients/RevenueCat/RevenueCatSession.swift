@@ -76,13 +76,8 @@ struct RevenueCatSession {
 
     /// Reads a list from its first page, or from behind `cursor`, to its last; failures are recorded.
     ///
-    /// - Parameters:
-    ///   - endpoint: the list.
-    ///   - cursor: the id of the last item that is known already.
-    ///   - id: what no two items of the list share, where there is such a thing.
-    ///   - needsAll: an element that is refused makes the list useless as a whole.
-    ///   - item: reads one element.
-    /// - Returns: what was read, however little.
+    /// No two items of the list share an `id`, where there is such a thing. With `needsAll` an element that is refused
+    /// makes the list useless as a whole.
     mutating func list<Item: Sendable>(
         _ endpoint: RevenueCatEndpoint,
         after cursor: String? = nil,
@@ -146,9 +141,7 @@ struct RevenueCatSession {
     /// The most requests of one reading: two long lists, and the lists inside and beside them.
     private var maxRequests: Int { 4 * requester.maxPages }
 
-    /// Makes observations of items, completing their entitlements and telling their owners.
-    ///
-    /// - Returns: one for each item whose owner is clear.
+    /// Makes observations of the items whose owner is clear, completing their entitlements.
     mutating func observe(_ items: [WireItem]) async -> [Observation] {
         var observations: [Observation] = []
         for item in items {
@@ -174,29 +167,23 @@ struct RevenueCatSession {
         return item.entitlements + rest.items
     }
 
-    /// Tells whose the items of a returned customer id are; asks once for each id.
-    ///
-    /// - Returns: `nil` where it is unknown; the failure is recorded.
+    /// Tells whose the items of a returned customer id are, or records the failure; asks once for each id.
     private mutating func owner(ofItemsHeldBy returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
         let key = Array(returned.utf8)
         if let known = owners[key] { return known }
-        let owner = await resolveOwner(ofItemsHeldBy: returned)
+        var owner: NamedOwner?
+        if let found = await relation(to: returned) {
+            owner = NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
+            if owner == nil { note(ReadFailure(.malformed)) }
+        }
         owners[key] = .some(owner)
         return owner
     }
 
-    private mutating func resolveOwner(ofItemsHeldBy returned: String) async -> NamedOwner? {
-        guard let found = await relation(to: returned) else { return nil }
-        let naming = NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
-        if naming == nil { note(ReadFailure(.malformed)) }
-        return naming
-    }
-
-    /// Tells who holds what a search has found, which may be anybody's.
+    /// Tells who holds what a search has found: the asked user, an anonymous customer, or another user.
     ///
-    /// - Returns: the asked user, an anonymous customer, or another user; `nil` where it is unknown: the failure is
-    ///   recorded.
+    /// `nil` where it is unknown: the failure is recorded.
     mutating func holder(_ returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
         let key = Array(returned.utf8)
@@ -231,9 +218,7 @@ struct RevenueCatSession {
         return (aliases.holdAskedUser, others)
     }
 
-    /// Reads the ids of the customer who holds an item.
-    ///
-    /// - Returns: the ids, and whether the asked user is this customer; `nil` where they could not be read.
+    /// Reads the ids of an item's customer, and whether the asked user is that customer; `nil`: they can't be read.
     private mutating func aliases(of returned: String) async -> (ids: [String], holdAskedUser: Bool)? {
         guard let segment = PathSegment(returned) else {
             note(ReadFailure(.malformed))
@@ -254,15 +239,11 @@ struct RevenueCatSession {
 }
 
 extension NamedOwner {
-    /// The table of owners of an item that was listed for one customer id and names another.
+    /// The table of owners of an item that was listed for one customer id and names another (`returned`).
     ///
     /// There is none for an identified customer who has nothing to do with the asked one: the store answered a
-    /// question that was not asked.
-    ///
-    /// - Parameters:
-    ///   - returned: the customer id in the item.
-    ///   - isSameCustomer: the store's alias list holds both ids.
-    ///   - otherUsers: users of the host, other than the asked one, among the aliases or named by `returned`.
+    /// question that was not asked. One customer's alias list holds both ids; other users are users of the host, other
+    /// than the asked one, among the aliases or named by `returned`.
     init?(of returned: String, isSameCustomer: Bool, otherUsers: [String]) {
         // The smallest, so that every reading names the same one.
         let other = otherUsers.map(ExactText.init).min()?.text

@@ -9,14 +9,10 @@ package import Transport
 package struct RevenueCatTransfers: Sendable {
     private let requester: RevenueCatRequester
 
-    /// Makes a client.
+    /// Makes a client; the configuration has the key that may write.
     ///
-    /// - Parameters:
-    ///   - configuration: where, and with the key that may write.
-    ///   - http: carries the requests.
-    ///   - gate: admits each request and gets each answer.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The logger hears of failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds
+    /// since 1970, to be compared with the store's.
     package init(
         configuration: RevenueCatConfiguration,
         http: HTTPClient,
@@ -24,13 +20,7 @@ package struct RevenueCatTransfers: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = RevenueCatRequester(
-            configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = RevenueCatRequester(configuration, http, gate, logger, systemSeconds)
     }
 
     /// What came of a transfer's call.
@@ -45,9 +35,7 @@ package struct RevenueCatTransfers: Sendable {
         case unknown(ReadFailure)
     }
 
-    /// Makes a customer, where there is none yet.
-    ///
-    /// - Throws: why that stays unknown.
+    /// Makes a customer, where there is none yet; throws why that stays unknown.
     package func create(_ id: String) async throws(ReadFailure) {
         guard PathSegment(id) != nil, !BlockedIDs.contains(id) else { throw ReadFailure(.unusableID) }
         _ = try await requester.post(.createCustomer, body: Self.json(["id": id]), lane: .support)

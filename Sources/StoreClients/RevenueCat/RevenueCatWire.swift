@@ -41,48 +41,15 @@ enum NextPage: Hashable, Sendable {
     }
 }
 
-/// A subscription or a one-time purchase, as it stands in a list.
-struct WireItem: Sendable {
-    var kind: Observation.Kind
-    var id: String
-    var customerID: String
-    var productID: String?
-    var status: String
-    var environment: String
-    var store: String
-    /// The store's own id of the item; never empty.
-    var storeIdentifier: String?
-    /// The API's answer; `nil` for one-time purchases alone.
-    var givesAccess: Bool?
-    var isPaymentPending: Bool
-    var renewal: String?
-    /// The current period's, or the moment of a one-time purchase.
-    var startsAt: Instant?
-    var endsAt: Instant?
-    var ownership: String
-    /// Lookup keys, in the API's order.
-    var entitlements: [String]
-    /// Where the item's own list of entitlements goes on.
-    var nextEntitlements: NextPage
-
-    /// Whether its entitlements, whatever they are, may give access.
-    var mayGive: Bool { givesAccess ?? (status == StoreStatus.Known.owned.rawValue) }
-}
-
 private enum ListField: String, CaseIterable {
     case object, items, nextPage = "next_page"
 }
 
 private let listFields = JSONFields<ListField>()
 
-/// Reads a whole answer that is a list.
+/// Reads a whole answer that is a list; an element that `item` refuses is counted and skipped, and the others stand.
 ///
-/// - Parameters:
-///   - body: the whole answer.
-///   - item: reads one element, completely. An element it refuses is counted and skipped; the others stand.
-/// - Returns: the page.
-/// - Throws: where the text is not JSON, or no list object. Nothing of such a text is used: what came before its fault
-///   is no better than what follows.
+/// Nothing is used of a text that is not JSON: what came before its fault is no better than what follows.
 func decodePage<Item: Sendable>(
     _ body: [UInt8],
     item: (inout JSONReader) throws(JSONFault) -> Item
@@ -109,15 +76,8 @@ private func readList<Item: Sendable>(
         case .items:
             var read: [Item] = []
             try reader.readArray { reader throws(JSONFault) in
-                let start = reader
-                do throws(JSONFault) {
-                    read.append(try item(&reader))
-                } catch {
-                    // Back to where the element begins. If the text itself is broken, skipping fails as well.
-                    reader = start
-                    try reader.passOver()
-                    badItems += 1
-                }
+                let value = try reader.readIfSound { reader throws(JSONFault) in try item(&reader) }
+                if let value { read.append(value) } else { badItems += 1 }
             }
             items = read
         case .nextPage:
@@ -128,16 +88,13 @@ private func readList<Item: Sendable>(
     return WirePage(items: items, badItems: badItems, next: NextPage(next))
 }
 
-private enum EntitlementField: String, CaseIterable { case lookupKey = "lookup_key" }
-private enum AliasField: String, CaseIterable { case id }
-
-private let entitlementFields = JSONFields<EntitlementField>()
-private let aliasFields = JSONFields<AliasField>()
+private let lookupKey = JSONFields(only: "lookup_key")
+private let aliasID = JSONFields(only: "id")
 
 /// Reads an entitlement down to its lookup key.
 func readEntitlement(_ reader: inout JSONReader) throws(JSONFault) -> String {
     var key: String?
-    try reader.readObject(entitlementFields) { reader, _ throws(JSONFault) in key = try readName(&reader) }
+    try reader.readObject(lookupKey) { reader, _ throws(JSONFault) in key = try readName(&reader) }
     guard let key else { throw .missing }
     return key
 }
@@ -145,7 +102,7 @@ func readEntitlement(_ reader: inout JSONReader) throws(JSONFault) -> String {
 /// Reads an alias down to its id.
 func readAlias(_ reader: inout JSONReader) throws(JSONFault) -> String {
     var id: String?
-    try reader.readObject(aliasFields) { reader, _ throws(JSONFault) in
+    try reader.readObject(aliasID) { reader, _ throws(JSONFault) in
         do throws(JSONFault) {
             id = try readName(&reader)
         } catch {

@@ -1,7 +1,6 @@
 /// The members of an object that a decoder reads, ready to be compared with raw key bytes.
 ///
 /// `Field`'s raw values are the member names as they stand in the JSON text. At most 64 of them.
-///
 public struct JSONFields<Field: Sendable>: Sendable {
     @usableFromInline
     struct Entry: Sendable {
@@ -17,6 +16,9 @@ public struct JSONFields<Field: Sendable>: Sendable {
     public init() where Field: CaseIterable & RawRepresentable, Field.RawValue == String {
         self.init(Field.allCases.map { ($0.rawValue, $0) })
     }
+
+    /// The one member that matters.
+    public init(only name: String) where Field == Void { self.init([(name, ())]) }
 
     /// Members whose names are settings; of two with one name the first is read.
     public init(_ named: [(name: String, field: Field)]) {

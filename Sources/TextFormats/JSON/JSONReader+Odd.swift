@@ -1,8 +1,5 @@
 extension JSONReader {
-    /// Reads a value that nothing depends on; one of an odd shape is passed over.
-    ///
-    /// - Returns: `nil` for a value that `read` refuses.
-    /// - Throws: where the text itself is broken.
+    /// Reads a value that nothing depends on; in a sound text, one that `read` refuses is passed over.
     @inlinable
     public mutating func readIfSound<Value>(
         _ read: (inout JSONReader) throws(JSONFault) -> Value?
@@ -16,10 +13,9 @@ extension JSONReader {
         }
     }
 
-    /// Reads the elements of an array or `null`, each by itself.
+    /// Reads the elements of an array or `null`, each by itself, where the text itself is not broken.
     ///
-    /// - Returns: those that `read` takes, and whether the rest is missing: elements that it refuses, or no array at all.
-    /// - Throws: where the text itself is broken.
+    /// Something is odd where `read` refuses an element, or the value is no array at all.
     @inlinable
     public mutating func readSoundElements<Value>(
         _ read: (inout JSONReader) throws(JSONFault) -> Value
@@ -39,5 +35,27 @@ extension JSONReader {
             return ([], true)
         }
         return (values, hasOdd)
+    }
+
+    /// Reads a string or `null`; `nil` as well for anything else.
+    public mutating func readSoundString() throws(JSONFault) -> String? {
+        try readIfSound { reader throws(JSONFault) in try reader.readOptionalString() }
+    }
+
+    /// Reads a whole number or `null`; `nil` as well for anything else.
+    public mutating func readSoundInteger() throws(JSONFault) -> Int64? {
+        try readIfSound { reader throws(JSONFault) in try reader.readOptionalInteger() }
+    }
+
+    /// Reads the one member of an object, or of `null`, that matters.
+    @inlinable
+    public mutating func readMember<Value>(
+        _ name: JSONFields<Void>,
+        _ read: (inout JSONReader) throws(JSONFault) -> Value?
+    ) throws(JSONFault) -> Value? {
+        guard try !readNull() else { return nil }
+        var value: Value?
+        try readObject(name) { reader, _ throws(JSONFault) in value = try read(&reader) }
+        return value
     }
 }

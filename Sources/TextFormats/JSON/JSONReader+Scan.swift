@@ -96,11 +96,9 @@ extension JSONReader {
         position += count
     }
 
-    /// Passes over a number.
+    /// Passes over a number; one that is not read may have any size.
     ///
-    /// - Parameter isRead: whether its value is wanted; a value that is not read may have any size.
-    /// - Returns: where it stands, and whether it has neither fraction nor exponent.
-    /// - Throws: `outOfRange` for numbers that might be beyond a double, so that no reader of the text disagrees.
+    /// `outOfRange` for numbers that might be beyond a double, so that no reader of the text disagrees.
     public mutating func scanNumber(isRead: Bool = true) throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {
         let start = position
         if try peek() == UInt8(ascii: "-") { position += 1 }
@@ -127,12 +125,10 @@ extension JSONReader {
         return (start..<position, isInteger)
     }
 
-    public func isDigit(_ byte: UInt8) -> Bool { byte &- UInt8(ascii: "0") < 10 }
-
     /// Passes over one digit or more.
     private mutating func scanDigits() throws(JSONFault) {
-        guard isDigit(try peek()) else { throw .syntax }
-        while position < bytes.count, isDigit(bytes[position]) { position += 1 }
+        guard try peek().isDigit else { throw .syntax }
+        while position < bytes.count, bytes[position].isDigit { position += 1 }
     }
 
     private func peek() throws(JSONFault) -> UInt8 {

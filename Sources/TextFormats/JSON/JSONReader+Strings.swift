@@ -41,8 +41,7 @@ extension JSONReader {
 
     /// Builds the bytes of a string that `scanString` passed.
     ///
-    /// - Throws: `badString` where half of a surrogate pair stands alone: there is no UTF-8 for it, and no two readers would
-    ///   take it for the same text.
+    /// Half of a surrogate pair that stands alone is a `badString`: no two readers would take it for the same text.
     public func unescape(_ range: Range<Int>, limit: Int) throws(JSONFault) -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(min(range.count, limit))

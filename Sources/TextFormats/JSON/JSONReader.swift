@@ -1,11 +1,11 @@
 /// Reads a JSON text (RFC 8259) in one pass, building only what the caller asks for.
 ///
-/// Values that the caller does not read are checked and skipped without being built, so a body costs one scan whatever it
-/// holds. Nothing recurses without bound: depth and size have limits. A fault leaves the reader where it stopped; a
+/// Values that the caller does not read are checked and skipped without being built, so a body costs one scan whatever
+/// it holds. Nothing recurses without bound: depth and size have limits. A fault leaves the reader where it stopped; a
 /// caller that wants to go on past a bad value keeps a copy of the reader from before it and skips with that.
 ///
-/// Generic functions are public and inlinable, so that the compiler specializes them for the fields of other modules: with
-/// `package` access it does not, and reading a store's answer takes a third longer.
+/// Generic functions are public and inlinable, so that the compiler specializes them for the fields of other modules:
+/// with `package` access it does not, and reading a store's answer takes a third longer.
 public struct JSONReader {
     /// The deepest nesting of containers that is read.
     public static let maximumDepth = 32
@@ -30,12 +30,21 @@ public struct JSONReader {
         self.bytes = bytes
     }
 
-    /// Reads an object; members without a field are skipped.
+    /// Reads a text that is one object; members without a field are skipped.
+    @inlinable
+    public static func readObject<Field>(
+        in bytes: [UInt8],
+        _ fields: JSONFields<Field>,
+        _ read: (inout JSONReader, Field) throws(JSONFault) -> Void
+    ) throws(JSONFault) {
+        var reader = try JSONReader(bytes)
+        try reader.readObject(fields, read)
+        try reader.finish()
+    }
+
+    /// Reads an object; `read` reads the value of one member, completely, and members without a field are skipped.
     ///
-    /// - Parameters:
-    ///   - fields: the members to read.
-    ///   - read: reads the value of one member, completely.
-    /// - Throws: `wrongType` where the value is no object, `duplicate`, what `read` throws, faults of the text.
+    /// `wrongType` where the value is no object, `duplicate`, what `read` throws, faults of the text.
     @inlinable
     public mutating func readObject<Field>(
         _ fields: JSONFields<Field>,
@@ -61,10 +70,9 @@ public struct JSONReader {
         depth -= 1
     }
 
-    /// Reads an array.
+    /// Reads an array; `read` reads one element, completely.
     ///
-    /// - Parameter read: reads one element, completely.
-    /// - Throws: `wrongType` where the value is no array, what `read` throws, faults of the text.
+    /// `wrongType` where the value is no array, what `read` throws, faults of the text.
     @inlinable
     public mutating func readArray(_ read: (inout JSONReader) throws(JSONFault) -> Void) throws(JSONFault) {
         guard try token() == UInt8(ascii: "[") else { throw .wrongType }
@@ -77,11 +85,9 @@ public struct JSONReader {
         depth -= 1
     }
 
-    /// Reads a string.
+    /// Reads a string of at most `limit` bytes of UTF-8, without NUL, which PostgreSQL's `text` cannot hold.
     ///
-    /// - Parameter limit: the most bytes of UTF-8 that are built.
-    /// - Returns: text without NUL, which PostgreSQL's `text` cannot hold.
-    /// - Throws: `wrongType`, `outOfRange`, faults of the text; the reader stands behind the string then where its end is known.
+    /// After `wrongType` and `outOfRange` the reader stands behind the string where its end is known.
     public mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
         guard try token() == UInt8(ascii: "\"") else { throw .wrongType }
         let (range, isEscaped) = try scanString()
@@ -102,7 +108,7 @@ public struct JSONReader {
     /// Reads a whole number, written without fraction and exponent.
     public mutating func readInteger() throws(JSONFault) -> Int64 {
         let first = try token()
-        guard first == UInt8(ascii: "-") || isDigit(first) else { throw .wrongType }
+        guard first == UInt8(ascii: "-") || first.isDigit else { throw .wrongType }
         let (range, isInteger) = try scanNumber()
         guard isInteger else { throw .wrongType }
         let isNegative = first == UInt8(ascii: "-")
@@ -175,12 +181,34 @@ public struct JSONReader {
     }
 
     @inlinable
-    func find<Field>(
-        escaped range: Range<Int>,
-        _ fields: JSONFields<Field>
-    ) -> (index: Int, field: Field)? {
+    func find<Field>(escaped range: Range<Int>, _ fields: JSONFields<Field>) -> (index: Int, field: Field)? {
         // A name that is no text is none of ours.
         guard let key = try? unescape(range, limit: Self.maximumBytes) else { return nil }
         return fields.find(key, 0..<key.count)
     }
+}
+
+/// Why a JSON text, or a value in it, was refused, as a clause for people; without any text of the body.
+public enum JSONFault: String, Error, Sendable {
+    /// The body is larger than `JSONReader.maximumBytes`.
+    case tooLarge = "it is too large"
+    /// Containers nest deeper than `JSONReader.maximumDepth`.
+    case tooDeep = "it is nested too deep"
+    /// The text ends inside a value, or is empty.
+    case truncated = "it is cut off"
+    /// A byte that JSON does not allow at its place.
+    case syntax = "it is no JSON, or something follows it"
+    /// A string that is not valid UTF-8, or has a broken escape.
+    case badString = "it holds text that is no UTF-8 or has a broken escape"
+    /// The value is well formed but not of the type asked for.
+    case wrongType = "it, or a member of it, is of a wrong type"
+    /// The value has the right type but is out of range: too long a string, a NUL in it, too large a number.
+    case outOfRange = "a member is out of range"
+    /// A member that we read occurs twice, so that it is unclear which one counts.
+    case duplicate = "a member stands in it twice"
+    /// A member that must be there is not.
+    case missing = "a member is missing"
+
+    /// What is wrong, as a clause for people.
+    public var clause: String { rawValue }
 }

@@ -39,13 +39,7 @@ extension JSONReader {
             }
             depth -= 1
         case UInt8(ascii: "["):
-            try descend()
-            var isFirst = true
-            while try hasNext(before: UInt8(ascii: "]"), isFirst: isFirst) {
-                isFirst = false
-                try checkValue()
-            }
-            depth -= 1
+            try readArray { reader throws(JSONFault) in try reader.checkValue() }
         default: try passOver()
         }
     }

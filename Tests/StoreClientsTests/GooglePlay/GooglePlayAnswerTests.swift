@@ -45,7 +45,10 @@ import Testing
     func completeness() {
         for status in 200...599 {
             for error in [nil, GooglePlayError(word: ""), GooglePlayError(word: "neverHeardOf")] {
-                #expect(googlePlayAnswerRules.contains { $0.holds(status: status, error: error) }, "\(status)")
+                #expect(
+                    googlePlayAnswerRules.contains { $0.statuses.contains(status) && $0.word.holds(for: error) },
+                    "\(status)"
+                )
                 let outcome = classify(status: status, error: error)
                 if outcome == .unknown || outcome == .gone { #expect(error != nil && [404, 410].contains(status)) }
                 #expect((outcome == .content) == (200...299).contains(status))
@@ -61,7 +64,8 @@ import Testing
                 }
             let isReached = rule.statuses.contains { status in
                 words.contains { error in
-                    googlePlayAnswerRules.firstIndex { $0.holds(status: status, error: error) } == index
+                    googlePlayAnswerRules.firstIndex { $0.statuses.contains(status) && $0.word.holds(for: error) }
+                        == index
                 }
             }
             #expect(isReached, "row \(index)")

@@ -310,7 +310,7 @@ struct PlayWorld {
             deadline: Instant(microseconds: 0)
         )
         #expect(try await world.client.acknowledge(work, lane: .sweep) == .refused)
-        #expect(try await world.client.acknowledgementState(of: work, lane: .sweep) == .untold)
+        #expect(try await world.client.acknowledgementState(of: work, lane: .sweep) == .unknown)
     }
 
     @Test("a purchase made in Play tells of the one before it until it is acknowledged")

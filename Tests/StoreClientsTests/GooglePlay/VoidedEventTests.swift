@@ -1,5 +1,5 @@
 import Entitlements
-import StoreClients
+@testable import StoreClients
 @testable import StoreEvents
 import Testing
 

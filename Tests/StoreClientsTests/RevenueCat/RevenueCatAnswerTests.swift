@@ -53,7 +53,7 @@ import Testing
                 (Self.types + [nil]).contains { type in
                     [nil, true, false].contains { (retryable: Bool?) in
                         let error = type.map { RevenueCatError(type: $0, retryable: retryable) }
-                        return answerRules.firstIndex { $0.holds(status: status, error: error) } == index
+                        return answerRules.firstIndex { holds($0, status: status, error: error) } == index
                     }
                 }
             }

@@ -129,7 +129,8 @@ import Transport
         #expect(Set(endpoints.map(\.index)) == Set(RevenueCatEndpoint.templates.indices))
         for endpoint in endpoints {
             let path = endpoint.target(after: nil).prefix { $0 != "?" }
-            let filled = endpoint.template.dropFirst("/projects/{project}".count).split(separator: "/")
+            let template = RevenueCatEndpoint.templates[endpoint.index]
+            let filled = template.dropFirst("/projects/{project}".count).split(separator: "/")
                 .map { $0.hasPrefix("{") ? "x%2Fy" : $0 }
             #expect(path.split(separator: "/") == filled)
         }
