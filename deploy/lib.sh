@@ -114,8 +114,8 @@ stop_process() {
 # stop_group PID SECONDS SIGNAL...: the same for a spawned command with all its children.
 stop_group() { stop_process "-$1" "${@:2}"; }
 
-# stop_strays SIGNAL...: ends whatever was started under this mark and still runs, whoever its parent is now; each
-# signal has five seconds to work. 0 harms nobody: it gives those that tidy up after themselves two seconds to do so.
+# stop_strays SIGNAL...: ends the processes that were started under this mark and still run, whichever their parents are
+# now; each signal has five seconds to work. 0 ends no process: it gives those that tidy up two seconds to do so.
 stop_strays() {
     local signal deadline sent
     local -a strays
@@ -124,7 +124,7 @@ stop_strays() {
         deadline=$((SECONDS + 5))
         [[ $signal != 0 ]] || deadline=$((SECONDS + 2))
         while :; do
-            # The one that looks must not find itself.
+            # The process that searches must not find itself.
             mapfile -t strays < <(
                 env -u ENTITLEMENT_SYNC_RUN grep -lsz "^ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN\$" /proc/[0-9]*/environ
             )
@@ -132,14 +132,14 @@ stop_strays() {
             strays=("${strays[@]#/proc/}")
             [[ $sent ]] || kill -s "$signal" "${strays[@]%/environ}" 2>/dev/null || true
             sent=1
-            # By the clock: on a busy machine a look takes longer than the rest between two.
+            # By the clock: on a busy machine a search takes longer than the rest between two.
             ((SECONDS < deadline)) || break
             sleep 0.05
         done
     done
 }
 
-# free_port: prints a loopback port nobody listens on. Somebody may still take it first: whoever uses it tries again.
+# free_port: prints a loopback port without a listener. Another process may still take it first: the caller tries again.
 free_port() {
     local port
     while :; do
@@ -176,7 +176,7 @@ declare -A package_of=(
 is_present() {
     case $1 in
         postgres) find_postgres ;;
-        # Debian keeps it where only administrators look.
+        # Debian keeps it in /usr/sbin, which is in the PATH of administrators alone.
         pgbouncer | nginx) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]] ;;
         chromium) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
@@ -317,7 +317,7 @@ make_run_folder() {
 
 # start_postgres FOLDER [NAME=VALUE]...: makes and starts a PostgreSQL of its own in a new folder, with settings.
 # Sets postgres_port and postgres_password (user postgres, on 127.0.0.1) and postgres_pid. Its Unix socket is FOLDER
-# itself, which nobody else may enter: there no password is asked.
+# itself, which no other user may enter: there no password is asked.
 start_postgres() {
     local folder=$1 setting attempt left
     local -a settings=()

@@ -214,7 +214,7 @@ sql -Atc "
                                 ELSE demo.proofs_of(u.id) END,
                client_error => k.client_error))
       FROM users AS u JOIN demo.kind AS k ON k.kind = demo.kind_of(u.id)" >/dev/null
-# Five accounts are deleted before anybody looks at their restores.
+# Five accounts are deleted before a worker reads their restores.
 sql -1 -c "DELETE FROM assets WHERE user_id LIKE 'gone-%'" -c "DELETE FROM users WHERE id LIKE 'gone-%'"
 
 say "running entitlement-sync worker --until-idle"
@@ -420,7 +420,7 @@ To stop them and remove everything:
 
   $run_folder/stop
 TEXT
-    # From here on they belong to whoever runs the stop script.
+    # From here on the stop script ends them.
     exit_steps=()
 fi
 ((wrong == 0))

@@ -65,7 +65,7 @@ INSERT INTO demo.kind (kind, users, type, status, lapse_frozen, outcome, message
     ('tips-only',        10, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing'),
     ('newcomer',         30, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing'),
     ('typed-id',         10, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing'),
-    -- somebody else's purchase
+    -- another user's purchase
     ('claimant',         10, 'free',       'active',        NULL,  'store_account_mismatch', 'mismatch'),
     ('paid-elsewhere',    5, 'free',       'active',        NULL,  'store_account_mismatch', 'mismatch'),
     ('second-login',      5, 'free',       'active',        NULL,  'store_account_mismatch', 'mismatch'),
@@ -95,7 +95,7 @@ CREATE FUNCTION demo.proofs_of(user_id text) RETURNS jsonb LANGUAGE sql STABLE A
            SELECT 'app_store', d.kind, d.value FROM demo.device AS d
             WHERE d.kind = 'app_receipt' AND u.kind = 'receipt' AND d.subject = user_id
            UNION ALL
-           -- Somebody else's, with a letter changed.
+           -- Another user's, with a letter changed.
            SELECT 'app_store', d.kind, overlay(d.value PLACING 'AAAA' FROM length(d.value) - 3) FROM demo.device AS d
             WHERE d.kind = 'storekit_jws' AND u.kind = 'forged' AND d.subject = '2000000921' || u.n
            UNION ALL

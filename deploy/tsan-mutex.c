@@ -1,9 +1,10 @@
 // Tells Thread Sanitizer what the mutexes of Swift's standard library do; linked into builds for that sanitizer only.
 //
-// `Synchronization.Mutex` is a word in memory. Taking a free one and leaving one that nobody waits for is compiled into
+// `Synchronization.Mutex` is a word in memory. Taking a free one and leaving one that no thread waits for is compiled into
 // the caller, which is instrumented, so the sanitizer sees it. Where threads meet, the rest is done by
-// libswiftSynchronization, which is not: what the mutex protects then looks like a race. An executable comes before its
-// libraries, so the functions below take the place of those three: they call the library's and tell the sanitizer.
+// libswiftSynchronization, which is not: the sanitizer then takes what the mutex protects for a race. An executable comes
+// before its libraries, so the functions below take the place of those three: they call the library's and tell the
+// sanitizer.
 // That is exact where a suppression would hide everything that runs under a lock.
 #define _GNU_SOURCE
 #include <dlfcn.h>
