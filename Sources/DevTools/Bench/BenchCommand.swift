@@ -20,10 +20,10 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(help: "Jobs in each measurement.")
     var jobs = 20_000
 
-    @Option(help: "Seconds that each measurement of the doors is kept up.")
+    @Option(help: "Seconds that each measurement of the HTTP API is kept up.")
     var seconds = 60
 
-    @Option(help: "Users of the runs over everybody.")
+    @Option(help: "Users of the runs over all users.")
     var users = 100_000
 
     @Option(help: "Decisions in the large database of --full; the small one has a twentieth.")
@@ -43,13 +43,13 @@ struct BenchCommand: AsyncParsableCommand {
         case throughput
         /// What checks leave that confirm what is known; with `--full`, what grows with the database.
         case size
-        /// How long people wait.
+        /// How long users wait.
         case people
         /// How long they wait over HTTP, and how fast events are kept.
-        case doors
+        case http
         /// What one process costs.
         case process
-        /// What runs over everybody cost.
+        /// What runs over all users cost.
         case runs
         /// How many assets of one user come back how fast.
         case assets
@@ -61,7 +61,7 @@ struct BenchCommand: AsyncParsableCommand {
 
     @Option(
         parsing: .upToNextOption,
-        help: "Only these parts: throughput, size, people, doors, process, runs, assets, signatures."
+        help: "Only these parts: throughput, size, people, http, process, runs, assets, signatures."
     )
     var only = Part.allCases
 
@@ -86,15 +86,12 @@ struct BenchCommand: AsyncParsableCommand {
         try await reporting {
             let runtime = try Runtime(level: .warning)
             let database = only.contains(where: \.needsDatabase) ? try await Self.database(runtime) : nil
-            let result: Result<Printed, any Error>
-            do {
-                result = .success(try await untilSignal { try await measure(database, runtime) })
-            } catch {
-                result = .failure(error)
+            let printed = try await cleaningUp {
+                await database?.drop()
+            } after: {
+                try await untilSignal { try await measure(database, runtime) }
             }
-            // Also after a signal, when this task is cancelled.
-            await Task { await database?.drop() }.value
-            try print(try result.get())
+            try print(printed)
             return .done
         }
     }
@@ -145,7 +142,7 @@ struct BenchCommand: AsyncParsableCommand {
         // Before anything else runs in this process.
         let signatures = only.contains(.signatures) ? try await SignatureChecks().measure() : []
         guard let database else { return Printed(measurements: signatures) }
-        let wornIn = only.contains(.people) || only.contains(.doors) ? await database.wearIn() : false
+        let wornIn = only.contains(.people) || only.contains(.http) ? await database.wearIn() : false
         let work = BenchWork(database: database, runtime: runtime, jobs: jobs)
         let simulator = try SimulatorProcess(prefixes: ["http-": jobs])
         defer { simulator.stop() }
@@ -156,8 +153,8 @@ struct BenchCommand: AsyncParsableCommand {
             if full { measurements += try await growth(runtime) }
         }
         if only.contains(.people) { measurements += try await work.people() }
-        if only.contains(.doors) {
-            measurements += try await BenchDoors(database: database, runtime: runtime, seconds: seconds).measure()
+        if only.contains(.http) {
+            measurements += try await BenchHTTP(database: database, runtime: runtime, seconds: seconds).measure()
         }
         if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
         if only.contains(.assets) { measurements += try await work.assets() }

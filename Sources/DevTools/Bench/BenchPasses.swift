@@ -12,13 +12,17 @@ struct BenchPasses {
     /// How many users there are; a fifth pays.
     private static let known = 10_000_000
 
+    /// What a worker pauses for after each turn.
+    private static let pause = 5.0
+
     /// Measures the planning of checks, the invariants with drift, and the brake's count.
     func measure() async throws -> [BenchMeasurement] {
         let database = try await makeDatabase("walks")
-        let result: Result<[BenchMeasurement], any Error>
-        do { result = .success(try await measure(on: database)) } catch { result = .failure(error) }
-        await Task { await database.drop() }.value
-        return try result.get()
+        return try await cleaningUp {
+            await database.drop()
+        } after: {
+            try await measure(on: database)
+        }
     }
 
     private func measure(on database: BenchDatabase) async throws -> [BenchMeasurement] {
@@ -35,39 +39,22 @@ struct BenchPasses {
         let clock = ContinuousClock()
         var turns: [Double] = []
         repeat {
-            let took = try await clock.measure {
-                _ = try await checks.planChecks()
-            }
-            turns.append(took.milliseconds)
+            turns.append(try await clock.measure { _ = try await checks.planChecks() }.milliseconds)
         } while try await database.isInRound()
-        let watch = InvariantMonitor(pool: database.pool)
-        let drift = try await clock.measure { while try await watch.step() {} }
+        let monitor = InvariantMonitor(pool: database.pool)
+        let drift = try await clock.measure { while try await monitor.step() {} }
         var counts: [Double] = []
         for _ in 0..<100 {
-            let took = try await clock.measure { _ = try await BrakeStore.spent(in: database.pool) }
-            counts.append(took.milliseconds)
+            counts.append(try await clock.measure { _ = try await BrakeStore.spent(in: database.pool) }.milliseconds)
         }
         let worked = turns.reduce(0, +) / 1000
-        let pause = Self.housekeepingPause.milliseconds / 1000
+        let paused = Double(turns.count) * Self.pause
         return [
-            // A worker pauses for five seconds after each turn.
-            BenchMeasurement(
-                name: "round_10M",
-                value: (Double(turns.count) * pause + worked) / 60,
-                unit: "min",
-                below: 30
-            ),
-            BenchMeasurement(
-                name: "round_10M_core",
-                value: worked / (Double(turns.count) * pause) * 100,
-                unit: "%",
-                below: 10
-            ),
-            BenchMeasurement(name: "round_turn_p99", value: turns.percentile(99), unit: "ms"),
-            BenchMeasurement(name: "laws_and_drift_10M", value: drift.milliseconds / 1000, unit: "s", below: 60),
-            BenchMeasurement(name: "brake_count_1M", value: counts.percentile(99), unit: "ms", below: 10),
+            BenchMeasurement("round_10M", (paused + worked) / 60, "min", below: 30),
+            BenchMeasurement("round_10M_core", worked / paused * 100, "%", below: 10),
+            BenchMeasurement("round_turn_p99", turns.percentile(99), "ms"),
+            BenchMeasurement("laws_and_drift_10M", drift.milliseconds / 1000, "s", below: 60),
+            BenchMeasurement("brake_count_1M", counts.percentile(99), "ms", below: 10),
         ]
     }
-
-    private static let housekeepingPause = Duration.seconds(5)
 }

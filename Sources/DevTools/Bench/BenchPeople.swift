@@ -8,7 +8,7 @@ import Reconciliation
 import Synchronization
 import UserRequests
 
-/// How long people wait for single restores, from the call of the function to the notification of its outcome.
+/// How long users wait for single restores, from the call of the function to the notification of its outcome.
 struct BenchPeople {
     var pool: PostgresPool
     /// For LISTEN, in the bench's database.
@@ -17,17 +17,16 @@ struct BenchPeople {
     /// Runs a worker with a store until the task is cancelled.
     var work: @Sendable (StoreReader, PostgresListener) async throws -> Void
 
-    private final class Stopwatches: Sendable {
-        let state = Mutex(Waiting())
-
-        var answered: Int { state.withLock { $0.answered.count } }
-    }
-
-    private struct Waiting {
+    /// When each restore came to what, by its id.
+    private struct Moments {
         var asked: [UUID: ContinuousClock.Instant] = [:]
         var accepted: [UUID: ContinuousClock.Instant] = [:]
         var begun: [UUID: ContinuousClock.Instant] = [:]
         var answered: [UUID: ContinuousClock.Instant] = [:]
+    }
+
+    private final class Stopwatches: Sendable {
+        let moments = Mutex(Moments())
     }
 
     /// What was measured, in milliseconds.
@@ -38,17 +37,13 @@ struct BenchPeople {
         var answer: [Double] = []
     }
 
-    /// Lets people tap at an even rate.
-    ///
-    /// `users`: one tap each.
-    /// `perSecond`: taps a second.
-    /// `storeLatency`: how long the store takes for an answer.
+    /// Lets each user request a restore, at an even rate; the store takes `storeLatency` for an answer.
     func measure(_ users: [String], perSecond: Int, storeLatency: Duration) async throws -> Times {
         let watches = Stopwatches()
         let memory = memoryStore()
         let reader = StoreReader { job in
             let now = ContinuousClock.now
-            watches.state.withLock { $0.begun[job.id] = now }
+            watches.moments.withLock { $0.begun[job.id] = now }
             if storeLatency > .zero { try? await Task.sleep(for: storeLatency, tolerance: .zero) }
             return await memory.read(job)
         }
@@ -60,7 +55,7 @@ struct BenchPeople {
                     onNotification: { notification in
                         let now = ContinuousClock.now
                         guard let id = Self.job(in: notification.payload) else { return }
-                        watches.state.withLock { $0.answered[id] = now }
+                        watches.moments.withLock { $0.answered[id] = now }
                     },
                     onConnected: { connect.yield() }
                 )
@@ -71,7 +66,7 @@ struct BenchPeople {
             try await Task.sleep(for: .milliseconds(500))
             try await tap(users, perSecond: perSecond, watches)
             let deadline = ContinuousClock.now + .seconds(20)
-            while watches.answered < users.count, ContinuousClock.now < deadline {
+            while watches.moments.withLock({ $0.answered.count }) < users.count, ContinuousClock.now < deadline {
                 try await Task.sleep(for: .milliseconds(20))
             }
             group.cancelAll()
@@ -81,7 +76,7 @@ struct BenchPeople {
                 throw error
             }
         }
-        let done = watches.state.withLock { $0 }
+        let done = watches.moments.withLock { $0 }
         var times = Times()
         for (id, asked) in done.asked {
             guard let accepted = done.accepted[id], let begun = done.begun[id], let answered = done.answered[id] else {
@@ -109,11 +104,8 @@ struct BenchPeople {
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        watches.state.withLock { waiting in
-            for (id, started, ended) in asked {
-                waiting.asked[id] = started
-                waiting.accepted[id] = ended
-            }
+        watches.moments.withLock { moments in
+            for (id, started, ended) in asked { (moments.asked[id], moments.accepted[id]) = (started, ended) }
         }
     }
 

@@ -3,7 +3,7 @@ package import Postgres
 /// What a database holds that has been at work for 90 days.
 package enum SampleHistory {
     /// Keys that no sequence gets to.
-    package static let firstKey = 2_000_000_000
+    static let firstKey = 2_000_000_000
     /// Jobs of the last 14 days, however long the history is.
     private static let recent = 300
 

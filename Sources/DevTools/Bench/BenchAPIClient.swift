@@ -8,7 +8,7 @@ import Transport
 import WebAPI
 
 /// An app, and a store that sends events.
-struct BenchDoorClient: Sendable {
+struct BenchAPIClient: Sendable {
     private let port: Int
     private let connections: Int
     private let lean: LeanHTTPClient
@@ -93,8 +93,10 @@ struct BenchDoorClient: Sendable {
             ),
             logger: logger
         )
-        do {
-            let value = try await withThrowingTaskGroup(of: Void.self) { group in
+        return try await cleaningUp {
+            await transport.shutdown()
+        } after: {
+            try await withThrowingTaskGroup(of: Void.self) { group in
                 for (index, job) in jobs.enumerated() {
                     let path = "/v1/restores/\(job.id)" + (index.isMultiple(of: 2) ? "/events" : "?wait=25")
                     let request = HTTPRequest(
@@ -120,11 +122,6 @@ struct BenchDoorClient: Sendable {
                 try await group.waitForAll()
                 return value
             }
-            await transport.shutdown()
-            return value
-        } catch {
-            await transport.shutdown()
-            throw error
         }
     }
 
