@@ -15,12 +15,18 @@ struct BenchAPIClient: Sendable {
     private let executor: LoopExecutor
     private let logger: Logger
 
-    init(port: Int, connections: Int = 512, logger: Logger) {
-        self.port = port
-        self.connections = connections
-        self.logger = logger
-        lean = LeanHTTPClient(port: port, most: connections)
-        executor = LoopExecutor(lean.loop)
+    /// Lets a body use a client.
+    static func with<Value>(
+        port: Int,
+        connections: Int = 512,
+        logger: Logger,
+        _ body: (BenchAPIClient) async throws -> Value
+    ) async throws -> Value {
+        let lean = LeanHTTPClient(port: port, most: connections)
+        let executor = LoopExecutor(lean.loop)
+        return try await cleaningUp({ await lean.shutdown() }) {
+            try await body(Self(port: port, connections: connections, lean: lean, executor: executor, logger: logger))
+        }
     }
 
     /// Asks for a restore.
@@ -93,20 +99,13 @@ struct BenchAPIClient: Sendable {
             ),
             logger: logger
         )
-        return try await cleaningUp {
-            await transport.shutdown()
-        } after: {
+        return try await cleaningUp({ await transport.shutdown() }) {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for (index, job) in jobs.enumerated() {
                     let path = "/v1/restores/\(job.id)" + (index.isMultiple(of: 2) ? "/events" : "?wait=25")
-                    let request = HTTPRequest(
-                        method: .get,
-                        scheme: "http",
-                        authority: "127.0.0.1:\(port)",
-                        path: path,
-                        headerFields: [.authorization: "Bearer " + job.token]
-                    )
-                    group.addTask {
+                    var request = HTTPRequest(method: .get, scheme: "http", authority: "127.0.0.1:\(port)", path: path)
+                    request.headerFields[.authorization] = "Bearer " + job.token
+                    group.addTask { [request] in
                         let answer = try await transport.send(
                             request,
                             body: nil,
@@ -124,8 +123,6 @@ struct BenchAPIClient: Sendable {
             }
         }
     }
-
-    func shutdown() async { await lean.shutdown() }
 
     private func send(_ request: ByteBuffer, _ expected: Int) async throws -> ByteBuffer {
         let answer = try await lean.send(request)

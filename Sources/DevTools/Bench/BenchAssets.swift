@@ -16,9 +16,7 @@ struct BenchAssets {
     func measure() async throws -> [BenchMeasurement] {
         try await database.load(1, prefix: "many-", assets: Self.assets)
         let waiting = Task { try await longestWait() }
-        let elapsed = try await cleaningUp {
-            waiting.cancel()
-        } after: {
+        let elapsed = try await cleaningUp({ waiting.cancel() }) {
             try await ContinuousClock().measure { try await work() }
         }
         let (waited, reads) = try await waiting.value

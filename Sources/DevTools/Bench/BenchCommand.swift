@@ -86,9 +86,7 @@ struct BenchCommand: AsyncParsableCommand {
         try await reporting {
             let runtime = try Runtime(level: .warning)
             let database = only.contains(where: \.needsDatabase) ? try await Self.database(runtime) : nil
-            let printed = try await cleaningUp {
-                await database?.drop()
-            } after: {
+            let printed = try await cleaningUp({ await database?.drop() }) {
                 try await untilSignal { try await measure(database, runtime) }
             }
             try print(printed)

@@ -82,19 +82,15 @@ struct BenchGrowth {
         _ body: (Side) async throws -> Value
     ) async throws -> Value {
         let database = try await makeDatabase(name)
-        return try await cleaningUp {
-            await database.drop()
-        } after: {
+        return try await cleaningUp({ await database.drop() }) {
             let users = decisions / Self.decisionsPerUser
             try await SampleHistory.load(decisions, users: users, into: database.pool)
             try await database.load(Self.batch, prefix: "live-", queued: false)
             try await database.signIn(Self.session)
             try await database.settle()
             return try await BenchProcess.running("serve", database, runtime, tokens.serving) { server in
-                let client = BenchAPIClient(port: try await server.port(), connections: 8, logger: runtime.logger)
-                return try await cleaningUp {
-                    await client.shutdown()
-                } after: {
+                let port = try await server.port()
+                return try await BenchAPIClient.with(port: port, connections: 8, logger: runtime.logger) { client in
                     let signed = try await tokens.sign(Self.spread(users).map { "past-\($0)" }, hours: 6)
                     return try await body(Side(database: database, users: users, client: client, tokens: signed))
                 }

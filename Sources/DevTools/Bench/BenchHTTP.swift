@@ -38,9 +38,8 @@ struct BenchHTTP {
         let beside = Self.besidePerSecond * seconds
         try await SampleHistory.load(Self.pastJobs, into: database.pool)
         for (prefix, count) in [
-            ("app-", users), ("beside-", 2 * beside), ("owner-", Self.reportedIDs),
-            ("reporting-", 2 * Self.reportedIDs),
-            ("warm-", Self.warmUp), ("event-", Self.eventUsers),
+            ("app-", users), ("beside-", 2 * beside), ("warm-", Self.warmUp), ("event-", Self.eventUsers),
+            ("owner-", Self.reportedIDs), ("reporting-", 2 * Self.reportedIDs),
         ] { try await database.load(count, prefix: prefix, queued: false) }
         try await database.settle()
         let store = try SimulatorProcess(
@@ -55,10 +54,7 @@ struct BenchHTTP {
         return try await BenchTokens.with(runtime) { tokens in
             let settings = tokens.serving.merging(revenueCat) { $1 }
             let measured = try await BenchProcess.running("run", database, runtime, settings) { server in
-                let client = BenchAPIClient(port: try await server.port(), logger: runtime.logger)
-                return try await cleaningUp {
-                    await client.shutdown()
-                } after: {
+                try await BenchAPIClient.with(port: try await server.port(), logger: runtime.logger) { client in
                     try await measure(users, beside, client, tokens)
                 }
             }
@@ -72,10 +68,8 @@ struct BenchHTTP {
         try await database.load(users.count, prefix: "stream-", queued: false)
         return try await BenchProcess.running("serve", database, runtime, tokens.serving) { server in
             let port = try await server.port()
-            let client = BenchAPIClient(port: port, connections: users.count + 50, logger: runtime.logger)
-            return try await cleaningUp {
-                await client.shutdown()
-            } after: {
+            let most = users.count + 50
+            return try await BenchAPIClient.with(port: port, connections: most, logger: runtime.logger) { client in
                 var jobs: [(id: String, token: String)] = []
                 for token in try await tokens.sign(users) { jobs.append((try await client.accept(token), token)) }
                 return try await client.waiting(for: jobs) {

@@ -52,10 +52,7 @@ func rankSum(_ first: [Double], _ second: [Double]) -> Double {
 }
 
 /// Runs a body, and cleans up behind it, also where it throws.
-func cleaningUp<Value>(
-    _ cleanUp: () async -> Void,
-    after body: () async throws -> Value
-) async throws -> Value {
+func cleaningUp<Value>(_ cleanUp: () async -> Void, _ body: () async throws -> Value) async throws -> Value {
     let result: Result<Value, any Error>
     do { result = .success(try await body()) } catch { result = .failure(error) }
     await cleanUp()

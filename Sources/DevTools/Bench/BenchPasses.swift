@@ -18,9 +18,7 @@ struct BenchPasses {
     /// Measures the planning of checks, the invariants with drift, and the brake's count.
     func measure() async throws -> [BenchMeasurement] {
         let database = try await makeDatabase("walks")
-        return try await cleaningUp {
-            await database.drop()
-        } after: {
+        return try await cleaningUp({ await database.drop() }) {
             try await measure(on: database)
         }
     }

@@ -36,9 +36,7 @@ struct BenchProcess {
         process.standardError = log
         try process.run()
         let running = BenchProcess(process: process, log: log.fileHandleForReading)
-        return try await cleaningUp {
-            await running.stop()
-        } after: {
+        return try await cleaningUp({ await running.stop() }) {
             try await body(running)
         }
     }

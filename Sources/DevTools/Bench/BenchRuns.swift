@@ -164,9 +164,7 @@ struct BenchRuns {
             return taps
         }
         var predicted: Date?
-        let run = try await cleaningUp {
-            tapping.cancel()
-        } after: {
+        let run = try await cleaningUp({ tapping.cancel() }) {
             try await ended(id, within: .seconds(900)) { run in
                 // What it says once a quarter is done.
                 guard predicted == nil, let total = run.total, run.ended * 4 >= total else { return }

@@ -37,9 +37,7 @@ struct BenchWork {
             ),
             logger: runtime.logger
         )
-        return try await cleaningUp {
-            await transport.shutdown()
-        } after: {
+        return try await cleaningUp({ await transport.shutdown() }) {
             let client = RevenueCatClient(
                 configuration: try RevenueCatConfiguration(
                     apiKey: "sk_bench",

@@ -71,9 +71,7 @@ final class SimulatorProcess {
             var byStatus: [String: Int]
         }
         let client = LeanHTTPClient(port: try await port(), most: 1)
-        let answer = try await cleaningUp {
-            await client.shutdown()
-        } after: {
+        let answer = try await cleaningUp({ await client.shutdown() }) {
             try await client.send(BenchAPIClient.request("GET", "/control/requests", []))
         }
         let decoder = JSONDecoder()
