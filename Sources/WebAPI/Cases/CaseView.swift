@@ -11,12 +11,6 @@ struct CaseView: Encodable {
     private var shown: UserCase
     private var message: String
 
-    /// Shows a case.
-    ///
-    /// - Parameters:
-    ///   - shown: the case.
-    ///   - messages: the texts.
-    ///   - language: one of theirs.
     init(_ shown: UserCase, _ messages: Messages, _ language: String) {
         self.shown = shown
         func text(_ key: String) -> String? {

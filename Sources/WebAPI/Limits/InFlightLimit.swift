@@ -5,13 +5,13 @@ import Hummingbird
 ///
 /// A proxy's connections have no limit; what it forwards for one address has.
 struct InFlightLimit: RouterMiddleware {
-    let addresses: ClientAddresses
+    let proxies: TrustedProxies
     let security: SecurityLog
     private let counts: ClientCounts
 
-    init(most: Int, addresses: ClientAddresses, security: SecurityLog) {
+    init(most: Int, proxies: TrustedProxies, security: SecurityLog) {
         counts = ClientCounts(most: most)
-        self.addresses = addresses
+        self.proxies = proxies
         self.security = security
     }
 
@@ -20,7 +20,7 @@ struct InFlightLimit: RouterMiddleware {
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
-        guard let place = Place(in: counts, of: addresses.client(of: request, context)) else {
+        guard let place = Place(in: counts, of: proxies.client(of: request, context)) else {
             security.refused("requests", "too_many_in_flight", context)
             throw Problem(.tooManyRequests, "too many requests of this address are under way", retryAfterSeconds: 1)
         }

@@ -21,38 +21,25 @@ struct Problem: Error, Hashable, Sendable {
         case failed
         case unavailable
 
-        var status: HTTPResponse.Status {
-            switch self {
-            case .malformedBody, .invalidField: .badRequest
-            case .unauthenticated: .unauthorized
-            case .unknownUser, .notFound: .notFound
-            case .methodNotAllowed: .methodNotAllowed
-            case .caseDecided, .questionChanged: .conflict
-            case .bodyTooLarge: .contentTooLarge
-            case .unsupportedMediaType: .unsupportedMediaType
-            case .keyReused: .unprocessableContent
-            case .tooManyRequests: .tooManyRequests
-            case .failed: .internalServerError
-            case .unavailable: .serviceUnavailable
-            }
-        }
+        var status: HTTPResponse.Status { facts.status }
+        var title: String { facts.title }
 
-        var title: String {
+        private var facts: (status: HTTPResponse.Status, title: String) {
             switch self {
-            case .malformedBody: "The body is not what this route takes"
-            case .invalidField: "A field of the request is wrong"
-            case .unauthenticated: "The request shows no valid token"
-            case .unknownUser: "The token's user has no account here yet"
-            case .notFound: "There is nothing here"
-            case .methodNotAllowed: "This route knows other methods"
-            case .caseDecided: "Support is through with this case"
-            case .questionChanged: "What was agreed to is not asked now"
-            case .bodyTooLarge: "The body is too large"
-            case .unsupportedMediaType: "The body's media type is not taken"
-            case .keyReused: "The idempotency key was used before with other content"
-            case .tooManyRequests: "Too many requests"
-            case .failed: "The request failed on our side"
-            case .unavailable: "The service is not available at the moment"
+            case .malformedBody: (.badRequest, "The body is not what this route takes")
+            case .invalidField: (.badRequest, "A field of the request is wrong")
+            case .unauthenticated: (.unauthorized, "The request shows no valid token")
+            case .unknownUser: (.notFound, "The token's user has no account here yet")
+            case .notFound: (.notFound, "There is nothing here")
+            case .methodNotAllowed: (.methodNotAllowed, "This route knows other methods")
+            case .caseDecided: (.conflict, "Support is through with this case")
+            case .questionChanged: (.conflict, "What was agreed to is not asked now")
+            case .bodyTooLarge: (.contentTooLarge, "The body is too large")
+            case .unsupportedMediaType: (.unsupportedMediaType, "The body's media type is not taken")
+            case .keyReused: (.unprocessableContent, "The idempotency key was used before with other content")
+            case .tooManyRequests: (.tooManyRequests, "Too many requests")
+            case .failed: (.internalServerError, "The request failed on our side")
+            case .unavailable: (.serviceUnavailable, "The service is not available at the moment")
             }
         }
     }
@@ -79,10 +66,7 @@ struct Problem: Error, Hashable, Sendable {
 }
 
 extension Problem {
-    /// The answer that tells of the problem.
-    ///
-    /// - Parameter requestID: names the request in the log.
-    /// - Returns: the answer.
+    /// The answer that says what is wrong; `requestID` names the request in the log.
     func response(requestID: String) -> Response {
         var headers = headers
         headers[.contentType] = "application/problem+json"

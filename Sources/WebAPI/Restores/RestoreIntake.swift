@@ -1,6 +1,6 @@
 import Postgres
 import ServiceLifecycle
-package import UserRequests
+import UserRequests
 
 /// Takes what apps ask for, many in one transaction.
 package final class RestoreIntake: Service {
@@ -10,12 +10,10 @@ package final class RestoreIntake: Service {
         /// It would keep the others, or spoil what they ask for.
         case alone
 
-        var isTaken: Bool {
-            if case .taken = self { true } else { false }
-        }
+        var isTaken: Bool { if case .taken = self { true } else { false } }
     }
 
-    private static let limits = Gathering<RestoreWish, Answer>.Limits(
+    private static let limits = RequestBatcher<RestoreWish, Answer>.Limits(
         // PostgreSQL keeps the subtransactions of so many in memory.
         batch: 50,
         waiting: 20_000,
@@ -25,14 +23,14 @@ package final class RestoreIntake: Service {
     private static let large = 32 << 10
 
     private let requests: AppRequests
-    private let gathering: Gathering<RestoreWish, Answer>
+    private let batcher: RequestBatcher<RestoreWish, Answer>
 
     /// Makes an intake that takes nothing before it runs.
     ///
     /// `onArrivals`: called once restores have been queued, and where it is unknown whether they were.
-    package init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
+    init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
-        gathering = Gathering(Self.limits) { wishes in
+        batcher = RequestBatcher(Self.limits) { wishes in
             do throws(PostgresError) {
                 let answers = try await requests.restores(wishes).map(Self.answer)
                 if answers.contains(where: \.isTaken) { onArrivals() }
@@ -62,7 +60,7 @@ package final class RestoreIntake: Service {
     ///   wait or the process ends.
     func accept(_ wish: RestoreWish) async throws(PostgresError) -> AppRequests.Accepted {
         guard wish.proofs.utf8.count <= Self.large else { return try await requests.restore(wish) }
-        switch await gathering.ask(wish) {
+        switch await batcher.ask(wish) {
         case .taken(let accepted): return accepted
         case .refused(let error): throw error
         case .alone: return try await requests.restore(wish)
@@ -72,10 +70,6 @@ package final class RestoreIntake: Service {
 
     /// Takes restores until a graceful shutdown or the task's cancellation; to be ended after its callers.
     package func run() async throws {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { [gathering] in await gathering.run() }
-            try? await gracefulShutdown()
-            group.cancelAll()
-        }
+        await untilShutdown([{ [batcher] in await batcher.run() }])
     }
 }

@@ -22,5 +22,7 @@ struct APIContext: RequestContext {
 
 extension SecurityLog {
     /// Counts and logs that a request was refused because of who sent it.
-    func refused(_ door: String, _ reason: String, _ context: APIContext) { refused(door, reason, context.logger) }
+    func refused(_ endpoint: String, _ reason: String, _ context: APIContext) {
+        refused(endpoint, reason, context.logger)
+    }
 }

@@ -10,26 +10,11 @@ package import StoreEvents
 package struct WebhookSenders: Sendable {
     package var revenueCat: RevenueCatWebhooks?
     package var appStore: AppStoreNotifications?
-    package var googlePlay: GooglePlay?
+    package var googlePlay: (tokens: PushTokens, packageName: String)?
 
-    package struct GooglePlay: Sendable {
-        package var tokens: PushTokens
-        package var packageName: String
-
-        package init(tokens: PushTokens, packageName: String) {
-            self.tokens = tokens
-            self.packageName = packageName
-        }
-    }
-
-    package init(
-        revenueCat: RevenueCatWebhooks? = nil,
-        appStore: AppStoreNotifications? = nil,
-        googlePlay: GooglePlay? = nil
-    ) {
+    package init(revenueCat: RevenueCatWebhooks? = nil, appStore: AppStoreNotifications? = nil) {
         self.revenueCat = revenueCat
         self.appStore = appStore
-        self.googlePlay = googlePlay
     }
 }
 
@@ -44,9 +29,8 @@ struct WebhookRoutes: Sendable {
     static let maximumUnknownBytes = 128 << 10
 
     let senders: WebhookSenders
-    let intake: EventIntake
-    let perAddress: CallerLimit?
-    let addresses: ClientAddresses
+    let events: EventIntake
+    let perAddress: AddressLimit
     let bodies: BodyBudget
     let security: SecurityLog
 
@@ -85,7 +69,7 @@ struct WebhookRoutes: Sendable {
     /// Takes what comes to `POST /v1/webhooks/google-play`.
     func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.googlePlay else { throw Problem(.notFound) }
-        guard let token = request.headers[.authorization].flatMap(Callers.bearer) else {
+        guard let token = request.headers[.authorization].flatMap(UserAuthenticator.bearer) else {
             throw await refuse("google_play", "missing", request, context)
         }
         do throws(TokenFailure) { try await sender.tokens.check(token) } catch {
@@ -109,14 +93,16 @@ struct WebhookRoutes: Sendable {
     ) async throws -> Response {
         let event: StoreEvent
         do throws(MalformedEvent) { event = try read() } catch { throw Self.problem(error) }
-        guard await intake.accept(event, body: body) else { throw Problem(.unavailable, retryAfterSeconds: 30) }
+        guard await events.accept(event, body: body) else { throw Problem(.unavailable, retryAfterSeconds: 30) }
         APIMetrics.accept(event.source.rawValue)
         context.logger.debug("an event was accepted", metadata: ["event.source": "\(event.source.rawValue)"])
         return Response(status: .ok)
     }
 
-    private func refuse(_ door: String, _ reason: String, _ request: Request, _ context: APIContext) async -> Problem {
-        security.refused(door, reason, context)
+    private func refuse(_ endpoint: String, _ reason: String, _ request: Request, _ context: APIContext) async
+        -> Problem
+    {
+        security.refused(endpoint, reason, context)
         return await charge(request, context)
             ?? Problem(.unauthenticated, "the request does not show that it comes from the store")
     }
@@ -126,7 +112,7 @@ struct WebhookRoutes: Sendable {
     /// - Returns: what to answer where the address has used up its minute.
     private func charge(_ request: Request, _ context: APIContext) async -> Problem? {
         do throws(Problem) {
-            try await perAddress?.count(request, context)
+            try await perAddress.count(request, context)
             return nil
         } catch { return error }
     }
@@ -141,7 +127,8 @@ struct WebhookRoutes: Sendable {
         isStrangers: Bool,
         _ context: APIContext
     ) async throws -> BodyBudget.Body {
-        let sender: BodyBudget.Sender = isStrangers ? .stranger(addresses.client(of: request, context)) : .store
+        let sender: BodyBudget.Sender =
+            isStrangers ? .stranger(perAddress.proxies.client(of: request, context)) : .store
         return try await bodies.read(request, upTo: limit, from: sender, context)
     }
 }

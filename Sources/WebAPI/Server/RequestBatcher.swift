@@ -1,10 +1,20 @@
+import ServiceLifecycle
 import Synchronization
 
-/// Does what many ask for in few transactions: while one is under way, the next ones gather.
+/// Runs loops until a graceful shutdown or the task's cancellation.
+func untilShutdown(_ loops: [@Sendable () async -> Void]) async {
+    await withTaskGroup(of: Void.self) { group in
+        for loop in loops { group.addTask { await loop() } }
+        try? await gracefulShutdown()
+        group.cancelAll()
+    }
+}
+
+/// Answers many requests in few transactions: while one is under way, the next ones wait for theirs.
 ///
 /// Each transaction costs a commit and a way to the database and back; a machine that does one for each request has no
 /// time for anything else.
-final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
+final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
     private struct Waiting {
         var number: Int
         var item: Item
@@ -17,7 +27,6 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
         var isOpen = true
     }
 
-    /// How many are gathered, and how long.
     struct Limits: Sendable {
         /// In one transaction.
         var batch: Int
@@ -34,10 +43,8 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
 
     /// Makes one that does nothing before it runs.
     ///
-    /// - Parameters:
-    ///   - limits: how many, how long.
-    ///   - work: answers each of some items, in their order; `nil`: nothing can be done at the moment, for no caller that
-    ///     waits.
+    /// `work`: answers each of some items, in their order; `nil`: nothing can be done at the moment, for no caller that
+    /// waits.
     init(_ limits: Limits, work: @escaping @Sendable ([Item]) async -> [Answer]?) {
         self.limits = limits
         self.work = work
@@ -78,7 +85,7 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
             }
             let began = ContinuousClock.now
             guard let answers = await work(batch.map(\.item)), answers.count == batch.count else {
-                // Those behind would wait as long, one batch after the other, and hear the same.
+                // Those behind would wait as long, one batch after the other, and get the same answer.
                 for waiting in batch + take() { waiting.continuation.resume(returning: nil) }
                 continue
             }

@@ -2,96 +2,110 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 package import Logging
+import NIOCore
 package import SignedTokens
+package import StoreEvents
 package import UserRequests
 
-/// What stands behind the API's routes; what is not configured is not there.
-package struct APIDoors: Sendable {
-    let watch: RestoreWatch
-    private let requests: AppRequests
+/// What the endpoints rely on that runs beside the server, and has to end after it.
+package struct APIServices: Sendable {
+    let requests: AppRequests
+    package let statusHub: StatusHub
+    package let restores: RestoreIntake
+    package let events: EventIntake
+}
+
+extension APIServices {
+    /// `onArrivals`: called once restores have been queued, and where it is unknown whether they were.
+    package init(
+        requests: AppRequests,
+        statusHub: StatusHub,
+        inbox: Inbox,
+        logger: Logger,
+        onArrivals: @escaping @Sendable () -> Void
+    ) {
+        self.init(
+            requests: requests,
+            statusHub: statusHub,
+            restores: RestoreIntake(requests: requests, onArrivals: onArrivals),
+            events: EventIntake(inbox: inbox, logger: logger)
+        )
+    }
+}
+
+/// The API's endpoints; what is not configured is not there.
+package struct APIEndpoints: Sendable {
+    let services: APIServices
+    let security = SecurityLog()
     private let tokens: AppTokens?
     private let messages: Messages
     private let senders: WebhookSenders
-    private let restores: RestoreIntake
-    private let intake: EventIntake
     private let perUser: RequestLimit?
-    private let perAddress: CallerLimit?
-    private let addresses: ClientAddresses
+    private let perAddress: RequestLimit?
     private let isReady: @Sendable () async -> Bool
-    let security = SecurityLog()
     private let logger: Logger
 
     /// Puts them together.
     ///
     /// - Parameters:
-    ///   - requests: the database's side of what apps ask for.
-    ///   - watch: has to run beside the server, and to end after it.
-    ///   - tokens: tells users by their tokens; `nil`: apps have no door here.
-    ///   - messages: what people read.
+    ///   - services: have to run beside the server.
+    ///   - tokens: tells users by their tokens; `nil`: there are no endpoints for apps.
+    ///   - messages: what users read.
     ///   - senders: the stores whose webhooks are taken.
-    ///   - restores: takes what apps ask for; likewise.
-    ///   - intake: keeps stores' events; has to run beside the server, and to end after it.
     ///   - perUser: the limit by user; `nil` for none.
     ///   - perAddress: the limit by address; `nil` for none.
-    ///   - addresses: tells from which address a request comes.
     ///   - isReady: whether requests can be served now.
     ///   - logger: hears of requests and of who is refused.
     package init(
-        requests: AppRequests,
-        watch: RestoreWatch,
+        services: APIServices,
         tokens: AppTokens?,
         messages: Messages,
         senders: WebhookSenders,
-        restores: RestoreIntake,
-        intake: EventIntake,
         perUser: RequestLimit?,
-        perAddress: CallerLimit?,
-        addresses: ClientAddresses,
+        perAddress: RequestLimit?,
         isReady: @escaping @Sendable () async -> Bool,
         logger: Logger
     ) {
-        self.logger = logger
-        self.requests = requests
-        self.watch = watch
+        self.services = services
         self.tokens = tokens
         self.messages = messages
         self.senders = senders
-        self.restores = restores
-        self.intake = intake
         self.perUser = perUser
         self.perAddress = perAddress
-        self.addresses = addresses
         self.isReady = isReady
+        self.logger = logger
     }
 
     /// The routes of what is configured.
     ///
-    /// - Parameter most: how many requests of one address may be under way at once.
+    /// - Parameters:
+    ///   - most: how many requests of one address may be under way at once.
+    ///   - proxies: those whose word for the address is taken.
     /// - Returns: the routes.
-    func router(inFlight most: Int) -> APIRouter {
+    func router(inFlight most: Int, proxies: TrustedProxies) -> APIRouter {
         let bodies = BodyBudget(security: security)
+        let perAddress = AddressLimit(limit: perAddress, proxies: proxies)
         return APIRouter(
-            routes: health + document + app(bodies) + webhooks(bodies),
+            routes: health + [document] + app(bodies) + webhooks(bodies, perAddress),
             frame: RequestFrame(log: logger),
-            inFlight: InFlightLimit(most: most, addresses: addresses, security: security),
-            perAddress: AddressLimit(limit: perAddress) { $0.hasPrefix("/health/") || $0.hasPrefix("/v1/webhooks/") }
+            inFlight: InFlightLimit(most: most, proxies: proxies, security: security),
+            perAddress: perAddress
         )
     }
 
     private func app(_ bodies: BodyBudget) -> [APIRouter.Route] {
         guard let tokens else { return [] }
-        let callers = Callers(tokens: tokens, perUser: perUser, security: security)
+        let users = UserAuthenticator(tokens: tokens, perUser: perUser, security: security)
+        let requests = services.requests
         let restores = RestoreRoutes(
-            callers: callers,
-            requests: requests,
-            intake: self.restores,
-            watch: watch,
+            users: users,
+            services: services,
             messages: messages,
             security: security,
             bodies: bodies
         )
-        let cases = CaseRoutes(callers: callers, requests: requests, messages: messages, bodies: bodies)
-        let entitlement = EntitlementRoute(callers: callers, requests: requests, messages: messages)
+        let cases = CaseRoutes(users: users, requests: requests, messages: messages, bodies: bodies)
+        let entitlement = EntitlementRoute(users: users, requests: requests, messages: messages)
         return [
             .init(method: .post, path: "/v1/restores", answer: restores.accept),
             .init(method: .get, path: "/v1/restores/{id}", answer: restores.status),
@@ -103,12 +117,11 @@ package struct APIDoors: Sendable {
         ]
     }
 
-    private func webhooks(_ bodies: BodyBudget) -> [APIRouter.Route] {
+    private func webhooks(_ bodies: BodyBudget, _ perAddress: AddressLimit) -> [APIRouter.Route] {
         let routes = WebhookRoutes(
             senders: senders,
-            intake: intake,
+            events: services.events,
             perAddress: perAddress,
-            addresses: addresses,
             bodies: bodies,
             security: security
         )
@@ -119,8 +132,8 @@ package struct APIDoors: Sendable {
         ]
     }
 
-    private var document: [APIRouter.Route] {
-        [.init(method: .get, path: "/openapi.json") { _, _ in OpenAPIRoute.answer }]
+    private var document: APIRouter.Route {
+        .init(method: .get, path: "/openapi.json") { _, _ in OpenAPIRoute.answer }
     }
 
     private var health: [APIRouter.Route] {
@@ -130,5 +143,19 @@ package struct APIDoors: Sendable {
                 await isReady() ? HealthAnswer.ready : HealthAnswer.notReady
             },
         ]
+    }
+}
+
+/// `GET /openapi.json`: what every route takes and answers, for those who write apps and for their tools.
+enum OpenAPIRoute {
+    private static let document = ByteBuffer(bytes: PackageResources.openapi_json)
+
+    /// The document as it is shipped.
+    static var answer: Response {
+        Response(
+            status: .ok,
+            headers: [.contentType: "application/json", .cacheControl: "public, max-age=3600"],
+            body: .init(byteBuffer: document)
+        )
     }
 }

@@ -7,18 +7,17 @@ package import UserRequests
 
 /// Reads restores for all callers: many at a time, and again when something has happened.
 ///
-/// The database says that a restore has ended; that is a hint. Those that a caller waits for are also read every now and
-/// then, for hints get lost. A worker of the same process tells the ends that are awaited here together with the answers,
-/// which need no reading; the hint that follows is passed over.
-package final class RestoreWatch: Service, RestoreAudience {
-    typealias Interest = RestoreWaits.Interest
-    typealias Place = RestoreWaits.Place
-    typealias ReadingFailure = RestoreWaits.ReadingFailure
+/// The database notifies that a restore has ended; that is a hint. Those that a caller waits for are also read every now
+/// and then, for hints get lost. A worker of the same process reports the ends that are awaited here together with the
+/// answers, which need no reading; the hint that follows is passed over.
+package final class StatusHub: Service, RestoreAudience {
+    typealias Interest = StatusHubState.Interest
+    typealias Place = StatusHubState.Place
 
     /// Restores in one statement.
     private static let batch = 500
-    /// What the next ones gather after several were read at a time.
-    private static let gathering = Duration.milliseconds(3)
+    /// How long the next ones wait for each other after several were read at a time.
+    private static let interval = Duration.milliseconds(3)
     /// How late a caller that has waited long enough may learn of it.
     ///
     /// All are found together: a timer for each of thousands who wait costs more than what they wait for.
@@ -26,29 +25,19 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     private let read: @Sendable ([UUID]) async throws -> [RestoreAnswer]
     private let listener: PostgresListener?
+    /// How often restores that a caller waits for are read anyway; four times as often without a connection to listen on.
     private let pause: Duration
     /// How long a restore is followed; most have ended by then.
     private let follows: Duration
     /// How long ends are remembered that no caller waits for.
     private let remembers: Duration
     private let logger: Logger
-    private let waits = Mutex(RestoreWaits())
+    private let state = Mutex(StatusHubState())
     private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
-    /// Makes a watch that reads nothing before it runs.
-    ///
-    /// - Parameters:
-    ///   - requests: where restores are read.
-    ///   - listener: hears of their ends; without one they are found by reading.
-    ///   - pause: how often those that a caller waits for are read anyway; four times as often while nothing is heard.
-    ///   - logger: hears of a database that can't be read.
-    package convenience init(
-        requests: AppRequests,
-        listener: PostgresListener?,
-        pause: Duration = .seconds(2),
-        logger: Logger
-    ) {
-        self.init(listener: listener, pause: pause, logger: logger) { try await requests.answers($0) }
+    /// Makes a hub that reads nothing before it runs; without a `listener` ends are found by reading.
+    package convenience init(requests: AppRequests, listener: PostgresListener?, logger: Logger) {
+        self.init(listener: listener, logger: logger) { try await requests.answers($0) }
     }
 
     init(
@@ -68,37 +57,35 @@ package final class RestoreWatch: Service, RestoreAudience {
     }
 
     /// Whether waiting callers should end their answers.
-    var isStopping: Bool { waits.withLock { $0.isStopping } }
+    var isStopping: Bool { state.withLock { $0.isStopping } }
 
     /// Answers all waiting callers, and lets none wait any more.
     package func stop() {
-        let waiting = waits.withLock { $0.stop() }
-        for waiter in waiting { waiter.continuation.resume(returning: .success(nil)) }
+        end(state.withLock { $0.stop() })
     }
 
     // MARK: Answers from the same process
 
     /// Whether a caller waits for a restore here, or may in a moment.
     package func awaits(_ id: UUID) -> Bool {
-        waits.withLock { $0.awaits(id) }
+        state.withLock { $0.awaits(id) }
     }
 
     /// Answers callers that wait for restores that a worker of this process has ended.
     package func take(_ answers: [RestoreAnswer]) -> Set<UUID> {
-        deliver(answers, of: answers.map(\.id), areTold: true)
+        deliver(answers, of: answers.map(\.id), areReported: true)
     }
 
     // MARK: Following
 
-    /// Follows a restore that was asked for just now: its end is read as soon as it is heard of.
+    /// Follows a restore that was asked for just now: its end is read as soon as it is notified.
     func follow(_ answer: RestoreAnswer) {
-        let isHeard = waits.withLock { $0.follow(answer, from: .now, for: follows) }
-        if isHeard { signal.continuation.yield() }
+        if state.withLock({ $0.follow(answer, from: .now, for: follows) }) { signal.continuation.yield() }
     }
 
-    /// What is known of a restore that is followed; `nil` where its end might not be heard of.
+    /// What is known of a restore that is followed; `nil` where its end might not be notified.
     func followed(_ id: UUID) -> RestoreAnswer? {
-        waits.withLock { $0.known(id, at: .now) }
+        state.withLock { $0.known(id, at: .now) }
     }
 
     // MARK: Waiting
@@ -107,22 +94,22 @@ package final class RestoreWatch: Service, RestoreAudience {
     ///
     /// A user has few: when all are taken, the request that took its place first is answered and gives it up.
     func takePlace(_ kind: Place.Kind, of userID: String) -> Place {
-        let (place, left) = waits.withLock { $0.takePlace(kind, of: userID) }
-        left?.continuation.resume(returning: .success(nil))
+        let (place, left) = state.withLock { $0.takePlace(kind, of: userID) }
+        left?.continuation.resume(returning: nil)
         return place
     }
 
-    func giveUp(_ place: Place) { waits.withLock { $0.giveUp(place) } }
+    func giveUp(_ place: Place) { state.withLock { $0.giveUp(place) } }
 
     /// Whether a place is still its holder's.
-    func holds(_ place: Place) -> Bool { waits.withLock { $0.holds(place) } }
+    func holds(_ place: Place) -> Bool { state.withLock { $0.holds(place) } }
 
     /// Reads a restore now.
     ///
     /// - Returns: `nil`: there is no such restore.
     /// - Throws: what kept it from being read.
     func reading(of id: UUID) async throws -> RestoreAnswer? {
-        do { return try await wait(for: .reading, of: id).get() } catch { throw error.underlying }
+        try await wait(for: .reading, of: id)
     }
 
     /// Waits for what is of interest.
@@ -136,7 +123,7 @@ package final class RestoreWatch: Service, RestoreAudience {
         from place: Place? = nil
     ) async -> RestoreAnswer? {
         guard limit > .zero else { return nil }
-        return try? await wait(for: interest, of: id, until: .now + limit, from: place).get()
+        return try? await wait(for: interest, of: id, until: .now + limit, from: place)
     }
 
     private func wait(
@@ -144,42 +131,39 @@ package final class RestoreWatch: Service, RestoreAudience {
         of id: UUID,
         until: ContinuousClock.Instant? = nil,
         from place: Place? = nil
-    ) async -> Result<RestoreAnswer?, ReadingFailure> {
-        let number = waits.withLock { $0.number() }
-        return await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                let waiter = RestoreWaits.Waiter(
+    ) async throws -> RestoreAnswer? {
+        let number = state.withLock { $0.number() }
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let waiter = StatusHubState.Waiter(
                     interest: interest,
                     place: place,
                     until: until,
                     continuation: continuation
                 )
-                let isWaiting = waits.withLock { !Task.isCancelled && $0.add(waiter, number, to: id) }
-                if isWaiting { signal.continuation.yield() } else { continuation.resume(returning: .success(nil)) }
+                let isWaiting = state.withLock { !Task.isCancelled && $0.add(waiter, number, to: id) }
+                if isWaiting { signal.continuation.yield() } else { continuation.resume(returning: nil) }
             }
         } onCancel: {
-            let waiter = waits.withLock { $0.remove(number, from: id) }
-            waiter?.continuation.resume(returning: .success(nil))
+            let waiter = state.withLock { $0.remove(number, from: id) }
+            waiter?.continuation.resume(returning: nil)
         }
+    }
+
+    /// Answers callers that nothing more is known.
+    private func end(_ waiters: [StatusHubState.Waiter]) {
+        for waiter in waiters { waiter.continuation.resume(returning: nil) }
     }
 
     // MARK: Reading
 
     /// Reads and listens until a graceful shutdown or the task's cancellation; to be ended after its callers.
     package func run() async throws {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.listen() }
-            group.addTask { await self.tick() }
-            group.addTask { await self.readDue() }
-            group.addTask { await self.endWaits() }
-            try? await gracefulShutdown()
-            group.cancelAll()
-        }
+        await untilShutdown([
+            { await self.listen() }, { await self.tick() }, { await self.readDue() }, { await self.endWaits() },
+        ])
         // A caller that still asks learns that no restore is read any more.
-        let left = waits.withLock { $0.removeAll() }
-        for waiter in left {
-            waiter.continuation.resume(returning: .failure(ReadingFailure(underlying: CancellationError())))
-        }
+        for waiter in state.withLock({ $0.removeAll() }) { waiter.continuation.resume(throwing: CancellationError()) }
     }
 
     private func listen() async {
@@ -187,26 +171,26 @@ package final class RestoreWatch: Service, RestoreAudience {
         do {
             try await listener.run(
                 channels: ["entitlement_sync_outcome"],
-                onNotification: { [self] in heard($0.payload) },
-                onConnected: { [self] in listens() }
+                onNotification: { [self] in notified($0.payload) },
+                onConnected: { [self] in connected() }
             )
         } catch is CancellationError {
             return
         } catch {
             logger.warning("ends of restores are not heard; they are found by reading")
         }
-        waits.withLock { $0.isListening = false }
+        state.withLock { $0.isListening = false }
     }
 
     /// Hints come from now on; those before were missed.
-    func listens() {
-        waits.withLock { $0.isListening = true }
+    func connected() {
+        state.withLock { $0.isListening = true }
         readAll()
     }
 
-    func heard(_ payload: String) {
+    func notified(_ payload: String) {
         guard let job = Self.job(in: payload) else { return readAll() }
-        if waits.withLock({ $0.hear(of: job, at: .now, for: remembers) }) { signal.continuation.yield() }
+        if state.withLock({ $0.noteEnd(of: job, at: .now, for: remembers) }) { signal.continuation.yield() }
     }
 
     /// The job that a hint is about, which stands first where a worker wrote it.
@@ -221,15 +205,15 @@ package final class RestoreWatch: Service, RestoreAudience {
     }
 
     private func readAll() {
-        waits.withLock { $0.makeAllDue() }
+        state.withLock { $0.makeAllDue() }
         signal.continuation.yield()
     }
 
     private func tick() async {
         while !Task.isCancelled {
-            try? await Task.sleep(for: waits.withLock { $0.isListening } ? pause : pause / 4)
+            try? await Task.sleep(for: state.withLock { $0.isListening } ? pause : pause / 4)
             let now = ContinuousClock.now
-            while waits.withLock({ $0.forget(at: now) }) {}
+            while state.withLock({ $0.forget(at: now) }) {}
             readAll()
         }
     }
@@ -237,46 +221,36 @@ package final class RestoreWatch: Service, RestoreAudience {
     private func endWaits() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: Self.grid)
-            let over = waits.withLock { $0.removeOver(at: .now) }
-            for waiter in over { waiter.continuation.resume(returning: .success(nil)) }
+            end(state.withLock { $0.removeOver(at: .now) })
         }
     }
 
     private func readDue() async {
         while !Task.isCancelled {
-            let ids = waits.withLock { $0.takeDue(upTo: Self.batch) }
+            let ids = state.withLock { $0.takeDue(upTo: Self.batch) }
             guard !ids.isEmpty else {
-                await signalled()
+                for await _ in signal.stream { break }
                 continue
             }
             do {
                 deliver(try await read(ids), of: ids)
                 // One at a time is read at once; a stream of them a few at a time, or the reading is all that is done.
-                if ids.count > 1 { try? await Task.sleep(for: Self.gathering, tolerance: .zero) }
+                if ids.count > 1 { try? await Task.sleep(for: Self.interval, tolerance: .zero) }
             } catch {
-                fail(error, ids)
+                for waiter in state.withLock({ $0.fail(ids) }) { waiter.continuation.resume(throwing: error) }
                 // Callers that wait for longer are read for again in a moment.
                 try? await Task.sleep(for: .milliseconds(200))
             }
         }
     }
 
-    private func signalled() async {
-        for await _ in signal.stream { return }
-    }
-
     /// Answers the callers that have waited for these.
     ///
     /// - Returns: the restores that a caller had waited for.
     @discardableResult
-    private func deliver(_ answers: [RestoreAnswer], of ids: [UUID], areTold: Bool = false) -> Set<UUID> {
-        let met = waits.withLock { $0.settle(answers, of: ids, areTold: areTold, at: .now) }
-        for (waiter, answer) in met { waiter.continuation.resume(returning: .success(answer)) }
+    private func deliver(_ answers: [RestoreAnswer], of ids: [UUID], areReported: Bool = false) -> Set<UUID> {
+        let met = state.withLock { $0.settle(answers, of: ids, areReported: areReported, at: .now) }
+        for (waiter, answer) in met { waiter.continuation.resume(returning: answer) }
         return Set(met.compactMap { $0.1?.id })
-    }
-
-    private func fail(_ error: any Error, _ ids: [UUID]) {
-        let failed = waits.withLock { $0.fail(ids) }
-        for waiter in failed { waiter.continuation.resume(returning: .failure(ReadingFailure(underlying: error))) }
     }
 }

@@ -4,7 +4,7 @@ import Foundation
 /// What is known of restores for a while: each is forgotten in its turn, so that no moment has to go through all of them.
 ///
 /// All are kept equally long: the first to come is the first to go.
-struct Fading<Value> {
+struct ExpiringCache<Value> {
     typealias Instant = ContinuousClock.Instant
 
     private struct Entry {
