@@ -15,10 +15,6 @@ package enum Files {
     /// Makes a private directory with a name so short that a socket in it has a legal path.
     ///
     /// Not where `TMPDIR` points: that may be long, and closed to the user that servers run as.
-    ///
-    /// - Parameter parent: where it is made.
-    /// - Returns: its path.
-    /// - Throws: `ChildProcess.Failure`.
     package static func makeTemporaryDirectory(in parent: String = "/tmp") throws -> String {
         var template = Array("\(parent)/pgtest-XXXXXX".utf8CString)
         guard let path = mkdtemp(&template) else { throw ChildProcess.Failure(description: "mkdtemp failed: \(errno)") }

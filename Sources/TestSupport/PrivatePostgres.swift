@@ -1,5 +1,6 @@
 import Dispatch
 import Postgres
+import Synchronization
 
 /// A PostgreSQL server for tests alone, on a Unix socket and on loopback, gone when the process is.
 ///
@@ -8,51 +9,43 @@ import Postgres
 package final class PrivatePostgres: Sendable {
     /// Where commands that block run; one after the other, so that the shared server is started once.
     private static let queue = DispatchQueue(label: "test.postgres")
-    private static let sharedServer = Once<String, PrivatePostgres>()
+    private static let sharedServer = Task { try await start() }
 
     private let cluster: PostgresCluster
-    private let templates = Once<String, String>()
-    private let databases = Counter()
+    private let templates = Templates()
+    private let databases = Atomic(0)
 
     private init(_ cluster: PostgresCluster) { self.cluster = cluster }
 
     /// The server that all tests of this process share.
     package static var shared: PrivatePostgres {
-        get async throws { try await sharedServer.value(for: "") { try await start() } }
+        get async throws { try await sharedServer.value }
     }
 
     /// Starts a server of one's own; ends with the process, or with `stop()`.
     ///
-    /// - Parameters:
-    ///   - settings: lines for `postgresql.conf`, values quoted as there.
-    ///   - options: further options of `initdb`.
-    /// - Returns: the server, ready for connections.
-    /// - Throws: an error that prints the end of the server's log.
+    /// `settings` are lines for `postgresql.conf`, values quoted as there; `options` are further ones of `initdb`.
     package static func start(
         settings: [String: String] = [:],
         options: [String] = []
     ) async throws -> PrivatePostgres {
-        try await blocking {
+        try await queue.run {
             try PrivatePostgres(started { try PostgresCluster(settings: settings, options: options) })
         }
     }
 
     /// Starts a standby that streams from this server, under the name `standby`.
     package func standby() async throws -> PrivatePostgres {
-        let cluster = cluster
-        return try await Self.blocking { try PrivatePostgres(Self.started { try PostgresCluster(standbyOf: cluster) }) }
+        try await blocking { cluster in try PrivatePostgres(Self.started { try PostgresCluster(standbyOf: cluster) }) }
     }
 
     /// Makes this standby the primary.
-    package func promote() async throws {
-        let cluster = cluster
-        try await Self.blocking { try cluster.promote() }
-    }
+    package func promote() async throws { try await blocking { try $0.promote() } }
 
     /// Gives a file or directory to the user that servers run as.
-    package static func lend(_ path: String) throws { try PostgresCluster.lend(path) }
+    package static func giveToServerUser(_ path: String) throws { try PostgresCluster.giveToServerUser(path) }
 
-    /// Starts a new server; one whose port somebody else took meanwhile is made again.
+    /// Starts a new server; one whose port another process took meanwhile is made again.
     private static func started(_ make: () throws -> PostgresCluster) throws -> PostgresCluster {
         for _ in 0..<3 {
             let cluster = try make()
@@ -72,14 +65,7 @@ package final class PrivatePostgres: Sendable {
     /// The directory with the Unix socket.
     package var socketDirectory: String { cluster.directory }
 
-    /// Dumps a schema by `pg_dump`, without data, owners and privileges.
-    ///
-    /// - Parameters:
-    ///   - database: a database of this server.
-    ///   - schema: the schema's name.
-    ///   - tables: patterns of tables to leave out.
-    /// - Returns: the text.
-    /// - Throws: `ChildProcess.Failure`.
+    /// Dumps a schema by `pg_dump`, without data, owners, privileges and the `tables` of these patterns.
     package func dump(_ database: TestDatabase, schema: String, without tables: [String]) async throws -> String {
         let program = cluster.program("pg_dump")
         let file = try Files.makeTemporaryDirectory() + "/dump.sql"
@@ -88,19 +74,15 @@ package final class PrivatePostgres: Sendable {
                 program, "--schema-only", "--no-owner", "--no-privileges", "--schema=\(schema)", "--file=\(file)",
                 "--dbname=\(url(database: database.name))",
             ] + tables.map { "--exclude-table=\($0)" }
-        return try await Self.blocking {
+        return try await Self.queue.run {
             try ChildProcess.run(arguments, log: file + ".log")
             return try Files.read(file)
         }
     }
 
-    /// How to reach a database of this server.
+    /// How to reach a database of this server, over the Unix socket or loopback.
     ///
-    /// - Parameters:
-    ///   - database: the database's name.
-    ///   - overTCP: whether to go over loopback instead of the Unix socket.
-    ///   - user: the role; needs no password, unless it is a member of `password_required` and comes over TCP.
-    /// - Returns: a connection string.
+    /// A `user` needs no password, unless it is a member of `password_required` and comes over TCP.
     package func url(database: String, overTCP: Bool = false, user: String = "postgres") -> String {
         let host = overTCP ? "127.0.0.1" : cluster.directory
         return "host='\(host)' port=\(cluster.port) user='\(user)' dbname='\(database)'"
@@ -108,23 +90,16 @@ package final class PrivatePostgres: Sendable {
 
     /// Stops the server.
     package func stop(immediately: Bool = false) async throws {
-        let cluster = cluster
-        try await Self.blocking { try cluster.stop(immediately: immediately) }
+        try await blocking { try $0.stop(immediately: immediately) }
     }
 
     /// Starts the server again after `stop()`.
-    package func start() async throws {
-        let cluster = cluster
-        try await Self.blocking { try cluster.start() }
-    }
+    package func start() async throws { try await blocking { try $0.start() } }
 
     /// Whether the server's process is there.
     package var isRunning: Bool { cluster.isRunning }
 
-    /// Stops and starts the server.
-    ///
-    /// - Parameter immediate: whether it leaves without a farewell, as in a crash.
-    /// - Throws: an error that prints the end of the server's log.
+    /// Stops, `immediate` as in a crash, and starts the server.
     package func restart(immediate: Bool = false) async throws {
         try await stop(immediately: immediate)
         try await start()
@@ -140,13 +115,13 @@ package final class PrivatePostgres: Sendable {
             try await template.prepare(self.url(database: name))
             return name
         }
-        let name = "test_\(databases.next())"
+        let name = "test_\(databases.add(1, ordering: .relaxed).newValue)"
         // By default the server writes each block of the template to its log, which takes longer than most tests do.
         try await administer("CREATE DATABASE \(name) TEMPLATE \(source) STRATEGY FILE_COPY")
         return TestDatabase(name: name, server: self)
     }
 
-    /// Drops a database; whoever is connected is thrown out.
+    /// Drops a database; its connections are closed.
     package func drop(_ database: TestDatabase) async throws {
         try await administer("DROP DATABASE IF EXISTS \(database.name) WITH (FORCE)")
     }
@@ -159,9 +134,22 @@ package final class PrivatePostgres: Sendable {
         await connection.close()
     }
 
-    private static func blocking<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value
-    {
-        try await queue.run(work)
+    private func blocking<Value: Sendable>(
+        _ work: @escaping @Sendable (PostgresCluster) throws -> Value
+    ) async throws -> Value {
+        try await Self.queue.run { [cluster] in try work(cluster) }
+    }
+}
+
+/// Templates that are made once each, by the test that asks first, while the others wait.
+private actor Templates {
+    private var names: [String: Task<String, any Error>] = [:]
+
+    /// The database of a template, by the template's name.
+    func value(for name: String, _ make: @escaping @Sendable () async throws -> String) async throws -> String {
+        let made = names[name] ?? Task { try await make() }
+        names[name] = made
+        return try await made.value
     }
 }
 

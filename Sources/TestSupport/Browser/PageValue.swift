@@ -11,7 +11,6 @@ package enum PageValue: Sendable, Hashable {
 
     /// The text; nil where this is something else, as with the others below.
     package var text: String? { if case .text(let text) = self { text } else { nil } }
-    /// The number.
     package var number: Double? { if case .number(let number) = self { number } else { nil } }
     /// The truth value.
     package var flag: Bool? { if case .flag(let flag) = self { flag } else { nil } }
@@ -23,9 +22,12 @@ package enum PageValue: Sendable, Hashable {
     /// A field of an object; null where there is none.
     package subscript(name: String) -> PageValue { fields?[name] ?? .null }
 
+    /// What an encodable value is in JSON.
+    init(encoding value: some Encodable) throws {
+        self = try JSONDecoder().decode(PageValue.self, from: JSONEncoder().encode(value))
+    }
+
     /// The value as a type of the caller's.
-    ///
-    /// - Throws: `BrowserFailure` when it does not have that shape.
     package func decode<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value {
         do {
             return try JSONDecoder().decode(type, from: JSONEncoder().encode(self))
@@ -69,7 +71,7 @@ extension PageValue: Codable {
 }
 
 extension PageValue: ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral,
-    ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral, ExpressibleByNilLiteral
+    ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
 {
     package init(stringLiteral value: String) { self = .text(value) }
     package init(integerLiteral value: Int) { self = .number(Double(value)) }
@@ -78,5 +80,4 @@ extension PageValue: ExpressibleByStringInterpolation, ExpressibleByIntegerLiter
     package init(dictionaryLiteral elements: (String, PageValue)...) {
         self = .fields(Dictionary(elements) { $1 })
     }
-    package init(nilLiteral: ()) { self = .null }
 }
