@@ -80,12 +80,9 @@ struct BenchAPIClient: Sendable {
     /// Sends what `post` wrote.
     func event(_ request: ByteBuffer) async throws { _ = try await send(request, 200) }
 
-    /// Opens streams and long polls, and keeps them open as long as the body runs and the server lets them.
+    /// Opens a stream or a long poll of each job, in turns, and keeps them open as long as the body runs: it ends the
+    /// server.
     ///
-    /// - Parameters:
-    ///   - jobs: ids and their users' tokens; every other one is streamed.
-    ///   - body: runs while they are open; they end with the server.
-    /// - Returns: what the body returns.
     /// - Throws: what the body throws, or why one of them did not end as it should.
     func waiting<Value: Sendable>(
         for jobs: [(id: String, token: String)],

@@ -12,11 +12,8 @@ struct BenchDatabase: Sendable {
     private let configuration: PostgresConfiguration
     let name: String
 
-    /// Creates and fills the database.
-    ///
-    /// `suffix`: the end of its name, where one process needs several.
-    /// `configuration`: how to reach the server; its user must be allowed to create databases.
-    /// `sqlDirectory`: the folder with `migrations` and `host`.
+    /// Creates and fills the database, under a name that ends in `suffix`; the server's user must be allowed to create
+    /// databases.
     init(
         configuration: PostgresConfiguration,
         connect: (String) -> PostgresConfiguration,

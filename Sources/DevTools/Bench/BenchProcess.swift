@@ -8,16 +8,8 @@ struct BenchProcess {
     private let process: Process
     private let log: FileHandle
 
-    /// Runs a command as long as a body does; the body has to read the log.
-    ///
-    /// - Parameters:
-    ///   - command: without further arguments.
-    ///   - database: where it works.
-    ///   - runtime: where the database's server is.
-    ///   - settings: the variables that it goes by, beside those of the bench's own process.
-    ///   - body: is given the process.
-    /// - Returns: what the body returns.
-    /// - Throws: what the body or the system throws.
+    /// Runs a command as long as a body does, which has to read the log; `settings` come before the bench's own
+    /// variables.
     static func running<Value>(
         _ command: String,
         _ database: BenchDatabase,

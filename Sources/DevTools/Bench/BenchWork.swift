@@ -71,13 +71,8 @@ struct BenchWork {
 
     private static let connections = 64
 
-    /// Requests a second by libcurl alone, the simulator's answers in a process of its own included.
-    ///
-    /// - Parameters:
-    ///   - port: the simulator's.
-    ///   - prefix: of the users that the worker's first request is about.
-    /// - Returns: requests a second.
-    /// - Throws: `CommandFailure` where it does not answer.
+    /// Requests a second by libcurl alone, the simulator's answers in a process of its own included, about users of a
+    /// prefix.
     func rawRate(_ port: Int, of prefix: String) async throws -> Double {
         Double(jobs)
             / (try await timed {

@@ -30,11 +30,7 @@ final class LeanHTTPClient: Sendable {
         connections = .makeBoxSendingValue(LeanConnections(port: port, most: most), eventLoop: loop)
     }
 
-    /// Sends a request and waits for its answer.
-    ///
-    /// - Parameter request: head and body, with `Content-Length` where there is a body.
-    /// - Returns: what the answer says.
-    /// - Throws: `Failure`, or what kept a connection from being made.
+    /// Sends a request, head and body, with `Content-Length` where there is a body, and waits for its answer.
     func send(_ request: ByteBuffer) async throws -> Answer {
         let promise = loop.makePromise(of: Answer.self)
         loop.execute { [connections] in

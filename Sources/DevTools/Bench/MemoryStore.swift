@@ -2,10 +2,8 @@ import Entitlements
 import Queue
 import Reconciliation
 
-/// A store that answers from memory: every user has one active subscription.
-///
-/// - Parameter start: when its period begins; `nil`: with each reading.
-/// - Returns: the reader.
+/// A store that answers from memory: every user has one active subscription, whose period begins at `start`, or with
+/// each reading.
 func memoryStore(from start: Instant? = nil) -> StoreReader {
     @Sendable func identifier(_ value: String, _ store: String, _ kind: String) -> PurchaseIdentifier {
         PurchaseIdentifier(value: value, store: store, environment: "production", kind: kind)

@@ -9,8 +9,8 @@ package enum SampleHistory {
 
     /// Loads jobs that have ended, with all that they left.
     ///
-    /// Users, purchases, decisions, events and tickets are in proportion. The users are `past-1` to `past-` the number of `users`; the
-    /// days and months have partitions of their own.
+    /// Users, purchases, decisions, events and tickets are in proportion. The users are `past-1` to `past-` the number
+    /// of `users`; the days and months have partitions of their own.
     ///
     /// - Parameters:
     ///   - jobs: how many are older than 14 days.

@@ -9,15 +9,11 @@ final class SimulatorProcess {
     private let output = Pipe()
     private let scenario: URL
 
-    /// Starts a simulator whose customers have an active subscription.
+    /// Starts a simulator whose customers have an active subscription, or are `without`: by what their ids begin with,
+    /// how many.
     ///
-    /// - Parameters:
-    ///   - prefixes: what their ids begin with, and how many there are of each.
-    ///   - without: the same of customers without a purchase.
-    ///   - perMinute: requests a minute that it answers; 0: any number.
-    ///   - purchases: further customers by the App Store's ids of their purchases.
-    ///   - latencyMs: how long each answer takes.
-    /// - Throws: what the system does.
+    /// `purchases` are further customers by the App Store's ids of their purchases; `perMinute` 0: any number of
+    /// requests.
     init(
         prefixes: [String: Int],
         without: [String: Int] = [:],
@@ -61,10 +57,7 @@ final class SimulatorProcess {
         return port
     }
 
-    /// What it was asked.
-    ///
-    /// - Returns: the most requests within any sixty seconds, and how many it refused as too many.
-    /// - Throws: what keeps it from being asked, and `DecodingError`.
+    /// The most requests within any sixty seconds, and how many it refused as too many.
     func load() async throws -> (busiest: Int, refused: Int) {
         struct Report: Decodable {
             var busiestMinute: Int

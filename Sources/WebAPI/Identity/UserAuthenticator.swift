@@ -18,8 +18,8 @@ struct UserAuthenticator: Sendable {
 
     /// The user that the request's token names.
     ///
-    /// - Throws: `Problem`: 401 for whatever is no valid token, whatever the reason; 429 beyond the
-    ///   user's limit; 503 while the keys to verify with can't be had.
+    /// - Throws: `Problem`: 401 for all that is no valid token; 429 beyond the user's limit; 503 while the keys to
+    ///   verify with can't be had.
     func user(of request: Request, _ context: APIContext) async throws(Problem) -> String {
         guard let header = request.headers[.authorization] else {
             security.refused("app", "missing", context)

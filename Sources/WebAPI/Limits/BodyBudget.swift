@@ -119,15 +119,10 @@ final class BodyBudget: Sendable {
         self.security = security
     }
 
-    /// Reads a body into memory.
+    /// Reads a body into memory, to be given back once it was dealt with.
     ///
-    /// - Parameters:
-    ///   - request: of which.
-    ///   - limit: the longest body that is taken, in bytes.
-    ///   - sender: whose share it is.
-    ///   - context: names the request, and has its connection.
-    /// - Returns: the body, to be given back once it was dealt with.
-    /// - Throws: `Problem` where the body is too long, or its share is used up; whatever keeps it from being read.
+    /// - Throws: `Problem` where the body is longer than `limit`, in bytes, or its share is used up; what else keeps it
+    ///   from being read.
     func read(_ request: Request, upTo limit: Int, from sender: Sender, _ context: APIContext) async throws -> Body {
         let tooLong = Problem(.bodyTooLarge, "at most \(limit) bytes are taken")
         if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limit { throw tooLong }

@@ -32,13 +32,8 @@ package final class RequestLimit: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let credits = Mutex<[[UInt8]: Credit]>([:])
 
-    /// Makes a limit; `nil` where it is off.
-    ///
-    /// - Parameters:
-    ///   - perMinute: requests a minute; 0 for no limit.
-    ///   - subject: what is counted, such as `address`: keys of different subjects never meet.
-    ///   - counts: the count that all processes share.
-    ///   - logger: hears that it can't be had.
+    /// Makes a limit; `nil` for 0 requests a minute, where it is off. Keys of different subjects, such as `address`,
+    /// never meet.
     package convenience init?(perMinute: Int, of subject: String, counts: RequestCounts, logger: Logger) {
         self.init(perMinute: perMinute, of: subject, logger: logger) { wanted, key in
             try await counts.take(wanted, of: perMinute, for: .init(key))
@@ -60,12 +55,9 @@ package final class RequestLimit: Sendable {
         self.logger = logger
     }
 
-    /// Counts a request.
+    /// Counts a request under a name; throws a `Problem` where the minute is used up.
     ///
     /// A count that can't be had stops no request: what needs the database fails by itself, and says so better.
-    ///
-    /// - Parameter name: whose request it is.
-    /// - Throws: `Problem` where the minute is used up.
     func count(_ name: String) async throws(Problem) {
         let key = Array(SHA256.hash(data: Data("\(subject) \(name)".utf8)))
         let owed: Int

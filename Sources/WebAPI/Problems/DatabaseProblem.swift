@@ -3,12 +3,7 @@ import Postgres
 
 /// What the caller hears of what the database said.
 enum DatabaseProblem {
-    /// Sorts an error.
-    ///
-    /// - Parameters:
-    ///   - error: what the database said.
-    ///   - logger: hears of what is ours to mend.
-    /// - Returns: the problem.
+    /// The problem that an error comes to; the log has what is ours to mend.
     static func problem(_ error: PostgresError, _ logger: Logger) -> Problem {
         switch error.sqlState {
         case "ES001":

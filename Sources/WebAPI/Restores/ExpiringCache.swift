@@ -35,14 +35,7 @@ struct ExpiringCache<Value> {
     /// What is known of a restore; those whose time is over may still be there.
     subscript(id: UUID) -> Value? { entries[id]?.value }
 
-    /// Notes something of a restore.
-    ///
-    /// - Parameters:
-    ///   - value: what.
-    ///   - id: which.
-    ///   - until: when it is forgotten; not before those that were noted earlier.
-    ///   - now: the moment.
-    /// - Returns: `false`: there are too many.
+    /// Notes something of a restore until a time that is not before those noted earlier; `false`: there are too many.
     mutating func insert(_ value: Value, for id: UUID, until: Instant, at now: Instant) -> Bool {
         forget(upTo: Self.step, at: now)
         guard order.count < most else { return false }
@@ -56,12 +49,7 @@ struct ExpiringCache<Value> {
         entries[id]?.value = value
     }
 
-    /// Forgets those whose time is over, the first to come first.
-    ///
-    /// - Parameters:
-    ///   - limit: how many at most.
-    ///   - now: the moment.
-    /// - Returns: whether there are more.
+    /// Forgets those whose time is over, the first to come first; whether there are more.
     @discardableResult
     mutating func forget(upTo limit: Int, at now: Instant) -> Bool {
         for _ in 0..<limit {

@@ -29,13 +29,8 @@ struct RestoreBody: Decodable, Sendable {
         case productIDs = "product_ids"
     }
 
-    /// Reads a request.
+    /// Reads a request of the user that its token names; the body may be empty, as an app that has no proof sends it.
     ///
-    /// - Parameters:
-    ///   - request: its body may be empty, as an app that has nothing to show sends it.
-    ///   - body: the body, as it came.
-    ///   - userID: whose the request is, by the token and nothing else.
-    /// - Returns: what is asked for.
     /// - Throws: `Problem` that names the field.
     static func wish(in request: Request, _ body: ByteBuffer, of userID: String) async throws -> RestoreWish {
         let key = try AppHeaders.idempotencyKey(request)

@@ -55,7 +55,6 @@ package final class RestoreIntake: Service {
 
     /// Asks for a restore.
     ///
-    /// - Returns: the job that answers.
     /// - Throws: `PostgresError`, as `AppRequests.restore(_:)` does; `closed` where the database can't be had, too many
     ///   wait or the process ends.
     func accept(_ wish: RestoreWish) async throws(PostgresError) -> AppRequests.Accepted {

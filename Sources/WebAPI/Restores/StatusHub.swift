@@ -104,18 +104,15 @@ package final class StatusHub: Service, RestoreAudience {
     /// Whether a place is still its holder's.
     func holds(_ place: Place) -> Bool { state.withLock { $0.holds(place) } }
 
-    /// Reads a restore now.
-    ///
-    /// - Returns: `nil`: there is no such restore.
-    /// - Throws: what kept it from being read.
+    /// Reads a restore now; `nil`: there is none.
     func reading(of id: UUID) async throws -> RestoreAnswer? {
         try await wait(for: .reading, of: id)
     }
 
-    /// Waits for what is of interest.
+    /// Waits for the reading that shows what is of interest.
     ///
-    /// - Returns: the reading that shows it; `nil` once the time has passed or the place is given to another, at a shutdown, and
-    ///   for a cancelled task.
+    /// - Returns: `nil` once the time has passed or the place is given to another, at a shutdown, and for a cancelled
+    ///   task.
     func next(
         _ interest: Interest,
         of id: UUID,

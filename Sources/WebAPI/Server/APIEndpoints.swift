@@ -47,15 +47,8 @@ package struct APIEndpoints: Sendable {
 
     /// Puts them together.
     ///
-    /// - Parameters:
-    ///   - services: have to run beside the server.
-    ///   - tokens: tells users by their tokens; `nil`: there are no endpoints for apps.
-    ///   - messages: what users read.
-    ///   - senders: the stores whose webhooks are taken.
-    ///   - perUser: the limit by user; `nil` for none.
-    ///   - perAddress: the limit by address; `nil` for none.
-    ///   - isReady: whether requests can be served now.
-    ///   - logger: hears of requests and of who is refused.
+    /// Without `tokens` there are no endpoints for apps; `perUser` and `perAddress` are `nil` for no limit; `isReady`
+    /// says whether requests can be served now.
     package init(
         services: APIServices,
         tokens: AppTokens?,
@@ -76,12 +69,7 @@ package struct APIEndpoints: Sendable {
         self.logger = logger
     }
 
-    /// The routes of what is configured.
-    ///
-    /// - Parameters:
-    ///   - most: how many requests of one address may be under way at once.
-    ///   - proxies: those whose word for the address is taken.
-    /// - Returns: the routes.
+    /// The routes of what is configured; `most`: how many requests of one address may be under way at once.
     func router(inFlight most: Int, proxies: TrustedProxies) -> APIRouter {
         let bodies = BodyBudget(security: security)
         let perAddress = AddressLimit(limit: perAddress, proxies: proxies)

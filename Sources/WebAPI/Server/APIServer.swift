@@ -34,13 +34,7 @@ package struct APIServer: Service {
     private let onListening: @Sendable (Int) async -> Void
     private let logger: Logger
 
-    /// Creates a server that is not listening yet.
-    ///
-    /// - Parameters:
-    ///   - settings: where and how to listen.
-    ///   - endpoints: what is behind the routes.
-    ///   - onListening: called once, with the port, when connections are accepted.
-    ///   - logger: hears when it listens.
+    /// Creates a server that is not listening yet; `onListening` is given the port when connections are accepted.
     package init(
         settings: APISettings,
         endpoints: APIEndpoints,
