@@ -141,7 +141,7 @@ struct BenchDatabase: Sendable {
     ///
     /// - Returns: how many checks.
     func check(every step: Int, of users: Int) async throws -> Int {
-        let queued = try await pool.query(
+        try await pool.query(
             """
             INSERT INTO entitlement_sync.queue (user_key, due, lane, reconcile_id, reconcile_due)
             SELECT \(Int64(SampleHistory.firstKey)) + n, now(), 2, entitlement_sync.new_id(), now()
@@ -149,8 +149,7 @@ struct BenchDatabase: Sendable {
             ON CONFLICT (user_key) DO NOTHING
             RETURNING 1
             """
-        )
-        return queued.count
+        ).count
     }
 
     /// Adds an operator whose session is open; `session`: what they show with each request.
@@ -186,23 +185,18 @@ struct BenchDatabase: Sendable {
     /// Bytes of all tables and indexes of the schema after VACUUM, but for the jobs' history, which retention drops.
     func keptBytes() async throws -> Double {
         try await pool.query("VACUUM")
-        return Double(
-            try await number(
-                """
-                SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
-                 WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^job_history_'
-                """
-            )
-        )
+        return try await bytes("c.relname !~ '^job_history_'")
     }
 
     /// Bytes that the jobs' history takes up.
-    func historyBytes() async throws -> Double {
+    func historyBytes() async throws -> Double { try await bytes("c.relname ~ '^job_history_'") }
+
+    private func bytes(_ condition: String) async throws -> Double {
         Double(
             try await number(
                 """
                 SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
-                 WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^job_history_'
+                 WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND \(rawSQL: condition)
                 """
             )
         )
@@ -246,7 +240,7 @@ struct BenchDatabase: Sendable {
     /// - Returns: the key of the last one.
     @discardableResult
     func tap(_ count: Int, prefix: String, after: Int64 = 0) async throws -> Int64 {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             WITH tapped AS (
                 INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
@@ -259,8 +253,7 @@ struct BenchDatabase: Sendable {
             )
             SELECT max(t.user_key) FROM tapped AS t
             """
-        )
-        return try rows.first?.decode(Int64?.self, at: 0) ?? after
+        ).first?.decode(Int64?.self, at: 0) ?? after
     }
 
     /// Empties the queue.
@@ -280,13 +273,12 @@ struct BenchDatabase: Sendable {
         try await tap(count, prefix: prefix)
         let epoch = try await leases.register(host: "bench", pid: 0, version: "bench")
         let limits = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.LaneLimit(lane: $0, limit: 500) }
-        var claimed = 0
+        var (claimed, last) = (0, 0)
         let elapsed = try await ContinuousClock().measure {
-            while true {
-                let jobs = try await queue.claim(limits, upTo: 500, for: epoch)
-                claimed += jobs.count
-                if jobs.isEmpty { break }
-            }
+            repeat {
+                last = try await queue.claim(limits, upTo: 500, for: epoch).count
+                claimed += last
+            } while last > 0
         }
         try await pool.query("DELETE FROM entitlement_sync.queue")
         try await leases.end(epoch)
@@ -331,15 +323,14 @@ struct BenchDatabase: Sendable {
 
     /// Settings that matter for the figures.
     func settings() async throws -> String {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT string_agg(s.name || '=' || s.setting || coalesce(s.unit, ''), ' ' ORDER BY s.name)
               FROM pg_settings AS s
              WHERE s.name IN ('server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'shared_buffers',
                               'max_wal_size', 'autovacuum')
             """
-        )
-        return try rows.first?.decode(String.self, at: 0) ?? ""
+        ).first?.decode(String.self, at: 0) ?? ""
     }
 
     /// Removes the database, also after a signal, when the task is cancelled.

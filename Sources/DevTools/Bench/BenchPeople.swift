@@ -17,16 +17,19 @@ struct BenchPeople {
     /// Runs a worker with a store until the task is cancelled.
     var work: @Sendable (StoreReader, PostgresListener) async throws -> Void
 
-    /// When each restore came to what, by its id.
-    private struct Moments {
-        var asked: [UUID: ContinuousClock.Instant] = [:]
-        var accepted: [UUID: ContinuousClock.Instant] = [:]
-        var begun: [UUID: ContinuousClock.Instant] = [:]
-        var answered: [UUID: ContinuousClock.Instant] = [:]
-    }
+    private enum Step { case asked, accepted, begun, answered }
 
+    /// When each restore came to which step.
     private final class Stopwatches: Sendable {
-        let moments = Mutex(Moments())
+        private let times = Mutex<[UUID: [Step: ContinuousClock.Instant]]>([:])
+
+        func note(_ step: Step, of id: UUID, at moment: ContinuousClock.Instant = .now) {
+            times.withLock { $0[id, default: [:]][step] = moment }
+        }
+
+        func all() -> [UUID: [Step: ContinuousClock.Instant]] { times.withLock { $0 } }
+
+        var answered: Int { times.withLock { $0.values.count { $0[.answered] != nil } } }
     }
 
     /// What was measured, in milliseconds.
@@ -42,8 +45,7 @@ struct BenchPeople {
         let watches = Stopwatches()
         let memory = memoryStore()
         let reader = StoreReader { job in
-            let now = ContinuousClock.now
-            watches.moments.withLock { $0.begun[job.id] = now }
+            watches.note(.begun, of: job.id)
             if storeLatency > .zero { try? await Task.sleep(for: storeLatency, tolerance: .zero) }
             return await memory.read(job)
         }
@@ -54,8 +56,7 @@ struct BenchPeople {
                     channels: ["entitlement_sync_outcome"],
                     onNotification: { notification in
                         let now = ContinuousClock.now
-                        guard let id = Self.job(in: notification.payload) else { return }
-                        watches.moments.withLock { $0.answered[id] = now }
+                        if let id = Self.job(in: notification.payload) { watches.note(.answered, of: id, at: now) }
                     },
                     onConnected: { connect.yield() }
                 )
@@ -66,7 +67,7 @@ struct BenchPeople {
             try await Task.sleep(for: .milliseconds(500))
             try await tap(users, perSecond: perSecond, watches)
             let deadline = ContinuousClock.now + .seconds(20)
-            while watches.moments.withLock({ $0.answered.count }) < users.count, ContinuousClock.now < deadline {
+            while watches.answered < users.count, ContinuousClock.now < deadline {
                 try await Task.sleep(for: .milliseconds(20))
             }
             group.cancelAll()
@@ -76,10 +77,10 @@ struct BenchPeople {
                 throw error
             }
         }
-        let done = watches.moments.withLock { $0 }
         var times = Times()
-        for (id, asked) in done.asked {
-            guard let accepted = done.accepted[id], let begun = done.begun[id], let answered = done.answered[id] else {
+        for (_, steps) in watches.all() {
+            guard let asked = steps[.asked] else { continue }
+            guard let accepted = steps[.accepted], let begun = steps[.begun], let answered = steps[.answered] else {
                 throw CommandFailure(.software, "a restore had no answer within 20 s")
             }
             times.pickUp.append((begun - accepted).milliseconds)
@@ -91,21 +92,17 @@ struct BenchPeople {
     private func tap(_ users: [String], perSecond: Int, _ watches: Stopwatches) async throws {
         let clock = ContinuousClock()
         let start = clock.now
-        let asked = try await withThrowingTaskGroup(
-            of: (UUID, ContinuousClock.Instant, ContinuousClock.Instant).self
-        ) { group in
+        try await withThrowingTaskGroup(of: Void.self) { group in
             for (index, user) in users.enumerated() {
                 try await clock.sleep(until: start + .seconds(1) * index / perSecond, tolerance: .zero)
                 group.addTask {
                     let asked = clock.now
                     let id = try await Requests(pool: pool).restore(user, proofs: "[]", clientError: nil)
-                    return (id, asked, clock.now)
+                    watches.note(.accepted, of: id)
+                    watches.note(.asked, of: id, at: asked)
                 }
             }
-            return try await group.reduce(into: []) { $0.append($1) }
-        }
-        watches.moments.withLock { moments in
-            for (id, started, ended) in asked { (moments.asked[id], moments.accepted[id]) = (started, ended) }
+            try await group.waitForAll()
         }
     }
 

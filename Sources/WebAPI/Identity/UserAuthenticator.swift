@@ -74,17 +74,7 @@ final class KnownTokens: Sendable {
     private static let lifetime = Duration.seconds(30)
     private static let most = 20_000
 
-    private struct Known {
-        var user: TokenUser
-        var until: ContinuousClock.Instant
-    }
-
-    private let known = Mutex<[SHA256Digest: Known]>([:])
-    private let systemSeconds: @Sendable () -> Int64
-
-    init(systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }) {
-        self.systemSeconds = systemSeconds
-    }
+    private let known = Mutex<[SHA256Digest: (user: TokenUser, until: ContinuousClock.Instant)]>([:])
 
     /// The user of a token, verified now or a moment ago.
     ///
@@ -95,7 +85,7 @@ final class KnownTokens: Sendable {
     ) async throws(TokenFailure) -> TokenUser {
         let digest = SHA256.hash(data: Data(token.utf8))
         let now = ContinuousClock.now
-        let seconds = systemSeconds()
+        let seconds = Int64(Date().timeIntervalSince1970)
         let found = known.withLock { known -> TokenUser? in
             guard let entry = known[digest], entry.until > now, entry.user.expiresAt.microseconds / 1_000_000 > seconds
             else { return nil }
@@ -106,7 +96,7 @@ final class KnownTokens: Sendable {
         known.withLock { known in
             if known.count >= Self.most { known = known.filter { $0.value.until > now } }
             if known.count >= Self.most { known = [:] }
-            known[digest] = Known(user: user, until: now + Self.lifetime)
+            known[digest] = (user, now + Self.lifetime)
         }
         return user
     }

@@ -35,3 +35,54 @@ struct AddressLimit: RouterMiddleware {
         return try await next(request, context)
     }
 }
+
+/// How many requests of one address may be under way at once, streams among them.
+///
+/// A proxy's connections have no limit; what it forwards for one address has.
+struct InFlightLimit: RouterMiddleware {
+    let proxies: TrustedProxies
+    let security: SecurityLog
+    private let counts: ClientCounts
+
+    init(most: Int, proxies: TrustedProxies, security: SecurityLog) {
+        counts = ClientCounts(most: most)
+        self.proxies = proxies
+        self.security = security
+    }
+
+    @concurrent func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        guard let place = Place(in: counts, of: proxies.client(of: request, context)) else {
+            security.refused("requests", "too_many_in_flight", context)
+            throw Problem(.tooManyRequests, "too many requests of this address are under way", retryAfterSeconds: 1)
+        }
+        var response = try await next(request, context)
+        // A stream is under way until its last byte.
+        if response.body.contentLength == nil {
+            let body = response.body
+            response.body = ResponseBody { writer in
+                defer { withExtendedLifetime(place) {} }
+                try await body.write(writer)
+            }
+        }
+        return response
+    }
+
+    /// Given back with the last reference: a stream that never began to be written has none.
+    private final class Place: Sendable {
+        private let counts: ClientCounts
+        private let client: String
+
+        /// Takes a place; `nil` where the client has none left.
+        init?(in counts: ClientCounts, of client: String) {
+            guard counts.take(client) else { return nil }
+            self.counts = counts
+            self.client = client
+        }
+
+        deinit { counts.giveBack(client) }
+    }
+}

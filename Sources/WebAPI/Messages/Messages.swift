@@ -125,7 +125,9 @@ package struct Messages: Sendable {
         guard added.count <= mostLanguages else { throw Fault(problem: "has more than \(mostLanguages) languages") }
         let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] } + storeKeys + caseKeys)
         for (language, entries) in added {
-            guard (2...35).contains(language.utf8.count), language.utf8.allSatisfy({ isTagByte($0) }) else {
+            guard (2...35).contains(language.utf8.count),
+                language.utf8.allSatisfy({ $0.isLetterOrDigit || $0 == UInt8(ascii: "-") })
+            else {
                 throw Fault(problem: "has a language that is no tag such as de or pt-BR")
             }
             for (key, text) in entries {
@@ -146,13 +148,6 @@ package struct Messages: Sendable {
 
     private static func isQuestion(_ key: String) -> Bool {
         key.wholeMatch(of: /question\.[a-z][a-z_]{0,39}/) != nil
-    }
-
-    private static func isTagByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D: true
-        default: false
-        }
     }
 }
 

@@ -7,23 +7,16 @@ import Foundation
 struct ExpiringCache<Value> {
     typealias Instant = ContinuousClock.Instant
 
-    private struct Entry {
-        var value: Value
-        var until: Instant
-    }
-
     /// Forgotten with each that comes: more than one, so that those whose time is over become fewer under load.
     private static var step: Int { 2 }
 
     /// How many are kept at most; beyond that none is taken.
     let most: Int
-    private var entries: [UUID: Entry] = [:]
+    private var entries: [UUID: (value: Value, until: Instant)] = [:]
     /// In the order in which they came; who came again stands here twice, and goes with the later.
     private var order: Deque<(id: UUID, until: Instant)> = []
 
-    init(most: Int) {
-        self.most = most
-    }
+    init(most: Int) { self.most = most }
 
     var count: Int { entries.count }
 
@@ -39,15 +32,13 @@ struct ExpiringCache<Value> {
     mutating func insert(_ value: Value, for id: UUID, until: Instant, at now: Instant) -> Bool {
         forget(upTo: Self.step, at: now)
         guard order.count < most else { return false }
-        entries[id] = Entry(value: value, until: until)
+        entries[id] = (value, until)
         order.append((id, until))
         return true
     }
 
     /// Notes something else of a restore of which something is known, for the time that it had.
-    mutating func update(_ value: Value, for id: UUID) {
-        entries[id]?.value = value
-    }
+    mutating func update(_ value: Value, for id: UUID) { entries[id]?.value = value }
 
     /// Forgets those whose time is over, the first to come first; whether there are more.
     @discardableResult

@@ -65,7 +65,7 @@ struct RequestFrame: RouterMiddleware {
     /// The client's own name of the request where it has a sound one, else a new one.
     private static func requestID(_ request: Request) -> String {
         if let name, let given = request.headers[name], (1...longestID).contains(given.utf8.count),
-            given.utf8.allSatisfy({ isNameByte($0) })
+            given.utf8.allSatisfy({ $0.isLetterOrDigit || "-._".utf8.contains($0) })
         {
             return given
         }
@@ -74,13 +74,6 @@ struct RequestFrame: RouterMiddleware {
             let digits = String(UInt64.random(in: .min ... .max), radix: 16)
             return String(repeating: "0", count: 16 - digits.utf8.count) + digits
         }.joined()
-    }
-
-    private static func isNameByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
-        default: false
-        }
     }
 
     /// What the caller hears of an error.
@@ -108,5 +101,39 @@ struct RequestFrame: RouterMiddleware {
             context.logger.error("a request failed", metadata: ["error.code": "\(type(of: error))"])
             return Problem(.failed)
         }
+    }
+}
+
+extension UInt8 {
+    /// Of ASCII.
+    var isLetterOrDigit: Bool {
+        switch self {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        default: false
+        }
+    }
+}
+
+/// What is known of a request beside what it says.
+struct APIContext: RequestContext {
+    var coreContext: CoreRequestContextStorage
+    /// Names the request in the log and in its answer.
+    var requestID: String
+    /// The address at the other end of the connection.
+    let peer: SocketAddress?
+    let channel: any Channel
+
+    init(source: ApplicationRequestContextSource) {
+        coreContext = .init(source: source)
+        requestID = ""
+        peer = source.channel.remoteAddress
+        channel = source.channel
+    }
+}
+
+extension SecurityLog {
+    /// Counts and logs that a request was refused because of who sent it.
+    func refused(_ endpoint: String, _ reason: String, _ context: APIContext) {
+        refused(endpoint, reason, context.logger)
     }
 }
