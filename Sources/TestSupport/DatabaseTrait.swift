@@ -17,9 +17,7 @@ package struct DatabaseTrait: TestTrait, SuiteTrait, TestScoping {
         guard testCase != nil else { return try await function() }
         let server = try await PrivatePostgres.shared
         let database = try await server.database(template)
-        do {
-            try await TestDatabase.$current.withValue(database, operation: function)
-        } catch {
+        do { try await TestDatabase.$current.withValue(database, operation: function) } catch {
             try await server.drop(database)
             throw error
         }

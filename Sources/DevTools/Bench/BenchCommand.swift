@@ -68,12 +68,12 @@ struct BenchCommand: AsyncParsableCommand {
     @OptionGroup var options: OutputOptions
 
     func validate() throws {
-        guard (1000...1_000_000).contains(jobs) else { throw ValidationError("--jobs: give 1000 to 1000000") }
-        guard (10_000...10_000_000).contains(users) else { throw ValidationError("--users: give 10000 to 10000000") }
-        guard (1_000_000...100_000_000).contains(decisions) else {
-            throw ValidationError("--decisions: give 1000000 to 100000000")
+        for (option, value, range) in [
+            ("jobs", jobs, 1000...1_000_000), ("users", users, 10_000...10_000_000),
+            ("decisions", decisions, 1_000_000...100_000_000), ("seconds", seconds, 1...600),
+        ] where !range.contains(value) {
+            throw ValidationError("--\(option): give \(range.lowerBound) to \(range.upperBound)")
         }
-        guard (1...600).contains(seconds) else { throw ValidationError("--seconds: give 1 to 600") }
     }
 
     private struct Printed: Encodable {
@@ -100,12 +100,12 @@ struct BenchCommand: AsyncParsableCommand {
     {
         try await withThrowingTaskGroup(of: Value?.self) { group in
             group.addTask {
-                for await _ in await UnixSignalsSequence(trapping: [.sigint, .sigterm]) { return nil }
+                for await _ in await UnixSignalsSequence(trapping: [.sigint, .sigterm]) { break }
                 return nil
             }
             group.addTask { try await body() }
             defer { group.cancelAll() }
-            guard let first = try await group.next(), let value = first else {
+            guard let value = try await group.next() ?? nil else {
                 throw CommandFailure(.elapsed, "interrupted; nothing is left behind")
             }
             return value
@@ -173,22 +173,19 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     private func print(_ result: Printed) throws {
-        switch options.output {
-        case .json: try Output.json(result)
-        case .text:
-            func number(_ value: Double?) -> String {
-                value.map { String(format: $0 < 1000 ? "%.2f" : "%.0f", $0) } ?? "-"
-            }
-            Output.table(
-                ["measurement", "value", "unit", "limit", "ratio", "target", "holds"],
-                result.measurements.map {
-                    [
-                        $0.name, number($0.value), $0.unit, number($0.limit), number($0.ratio), number($0.target),
-                        $0.holds.map { $0 ? "yes" : "no" } ?? "-",
-                    ]
-                }
-            )
-            if let settings = result.settings { Output.line(settings) }
+        guard options.output == .text else { return try Output.json(result) }
+        func number(_ value: Double?) -> String {
+            value.map { String(format: $0 < 1000 ? "%.2f" : "%.0f", $0) } ?? "-"
         }
+        Output.table(
+            ["measurement", "value", "unit", "limit", "ratio", "target", "holds"],
+            result.measurements.map {
+                let holds = $0.holds.map { $0 ? "yes" : "no" } ?? "-"
+                return [
+                    $0.name, number($0.value), $0.unit, number($0.limit), number($0.ratio), number($0.target), holds,
+                ]
+            }
+        )
+        if let settings = result.settings { Output.line(settings) }
     }
 }

@@ -60,16 +60,12 @@ package final class StatusHub: Service, RestoreAudience {
     var isStopping: Bool { state.withLock { $0.isStopping } }
 
     /// Answers all waiting callers, and lets none wait any more.
-    package func stop() {
-        end(state.withLock { $0.stop() })
-    }
+    package func stop() { end(state.withLock { $0.stop() }) }
 
     // MARK: Answers from the same process
 
     /// Whether a caller waits for a restore here, or may in a moment.
-    package func awaits(_ id: UUID) -> Bool {
-        state.withLock { $0.awaits(id) }
-    }
+    package func awaits(_ id: UUID) -> Bool { state.withLock { $0.awaits(id) } }
 
     /// Answers callers that wait for restores that a worker of this process has ended.
     package func take(_ answers: [RestoreAnswer]) -> Set<UUID> {
@@ -84,9 +80,7 @@ package final class StatusHub: Service, RestoreAudience {
     }
 
     /// What is known of a restore that is followed; `nil` where its end might not be notified.
-    func followed(_ id: UUID) -> RestoreAnswer? {
-        state.withLock { $0.known(id, at: .now) }
-    }
+    func followed(_ id: UUID) -> RestoreAnswer? { state.withLock { $0.known(id, at: .now) } }
 
     // MARK: Waiting
 
@@ -105,9 +99,7 @@ package final class StatusHub: Service, RestoreAudience {
     func holds(_ place: Place) -> Bool { state.withLock { $0.holds(place) } }
 
     /// Reads a restore now; `nil`: there is none.
-    func reading(of id: UUID) async throws -> RestoreAnswer? {
-        try await wait(for: .reading, of: id)
-    }
+    func reading(of id: UUID) async throws -> RestoreAnswer? { try await wait(for: .reading, of: id) }
 
     /// Waits for the reading that shows what is of interest.
     ///
