@@ -26,9 +26,7 @@ package struct DatabaseTrait: TestTrait, SuiteTrait, TestScoping {
 }
 
 extension Trait where Self == DatabaseTrait {
-    /// An empty database for each test.
     package static var database: Self { DatabaseTrait(.empty) }
 
-    /// A database for each test, cloned from a template.
     package static func database(_ template: DatabaseTemplate) -> Self { DatabaseTrait(template) }
 }

@@ -1,9 +1,7 @@
 import FoundationEssentials
 import Glibc
 
-/// The few file operations that test servers need.
 package enum Files {
-    /// The package's own folder.
     static let packageFolder = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
     static func read(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }

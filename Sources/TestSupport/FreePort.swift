@@ -35,7 +35,6 @@ package struct LoopbackListener: Sendable {
     /// Where it listens; 0 when it could not be made.
     package let port: UInt16
 
-    /// Begins to listen on a free port.
     package init() { (descriptor, port) = bindLoopback(listening: true) }
 
     /// Stops listening; connections in the backlog are reset.

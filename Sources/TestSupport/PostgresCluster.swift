@@ -66,10 +66,8 @@ struct PostgresCluster: Sendable {
         try startWatchdog()
     }
 
-    /// The path of a program that came with the server.
     func program(_ name: String) -> String { "\(binaries)/\(name)" }
 
-    /// Makes a standby the primary.
     func promote() throws { try pgctl(["promote", "--timeout=60"]) }
 
     func start() throws {
@@ -85,7 +83,6 @@ struct PostgresCluster: Sendable {
         return first.flatMap { pid_t($0) }.map { kill($0, 0) == 0 } ?? false
     }
 
-    /// Stops the server; `immediately` as in a crash.
     func stop(immediately: Bool) throws { try pgctl(["stop", "--mode=\(immediately ? "immediate" : "fast")"]) }
 
     private func pgctl(_ arguments: [String]) throws {
@@ -104,8 +101,6 @@ struct PostgresCluster: Sendable {
         // The write end stays open until this process ends.
         _ = try ChildProcess.startGuardian(script)
     }
-
-    // MARK: The server's user
 
     /// PostgreSQL refuses to run as root, so root runs it as another user.
     private static let serverUser: String? = {

@@ -39,7 +39,6 @@ package final class PrivatePostgres: Sendable {
         try await blocking { cluster in try PrivatePostgres(Self.started { try PostgresCluster(standbyOf: cluster) }) }
     }
 
-    /// Makes this standby the primary.
     package func promote() async throws { try await blocking { try $0.promote() } }
 
     /// Gives a file or directory to the user that servers run as.
@@ -59,10 +58,8 @@ package final class PrivatePostgres: Sendable {
         return cluster
     }
 
-    /// The loopback port.
     package var port: UInt16 { cluster.port }
 
-    /// The directory with the Unix socket.
     package var socketDirectory: String { cluster.directory }
 
     /// Dumps a schema by `pg_dump`, without data, owners, privileges and the `tables` of these patterns.
@@ -88,15 +85,12 @@ package final class PrivatePostgres: Sendable {
         return "host='\(host)' port=\(cluster.port) user='\(user)' dbname='\(database)'"
     }
 
-    /// Stops the server.
     package func stop(immediately: Bool = false) async throws {
         try await blocking { try $0.stop(immediately: immediately) }
     }
 
-    /// Starts the server again after `stop()`.
     package func start() async throws { try await blocking { try $0.start() } }
 
-    /// Whether the server's process is there.
     package var isRunning: Bool { cluster.isRunning }
 
     /// Stops, `immediate` as in a crash, and starts the server.
@@ -104,8 +98,6 @@ package final class PrivatePostgres: Sendable {
         try await stop(immediately: immediate)
         try await start()
     }
-
-    // MARK: Databases
 
     /// Makes a database, cloned from a template that is prepared on its first use.
     package func database(_ template: DatabaseTemplate = .empty) async throws -> TestDatabase {
@@ -145,7 +137,6 @@ package final class PrivatePostgres: Sendable {
 private actor Templates {
     private var names: [String: Task<String, any Error>] = [:]
 
-    /// The database of a template, by the template's name.
     func value(for name: String, _ make: @escaping @Sendable () async throws -> String) async throws -> String {
         let made = names[name] ?? Task { try await make() }
         names[name] = made
@@ -160,13 +151,11 @@ package struct DatabaseTemplate: Sendable {
     /// Fills the template, given how to reach it; must have closed its connections on return.
     package var prepare: @Sendable (_ url: String) async throws -> Void
 
-    /// Describes a template.
     package init(name: String, prepare: @escaping @Sendable (_ url: String) async throws -> Void) {
         self.name = name
         self.prepare = prepare
     }
 
-    /// A database without anything in it.
     package static let empty = DatabaseTemplate(name: "empty") { _ in }
 }
 
@@ -175,13 +164,9 @@ package struct TestDatabase: Sendable {
     /// The database of the running test, which the trait `.database` provides.
     @TaskLocal package static var current: TestDatabase?
 
-    /// The database's name.
     package let name: String
-    /// The server it is on.
     package let server: PrivatePostgres
 
-    /// How to reach it over the Unix socket.
     package var url: String { server.url(database: name) }
-    /// How to reach it over loopback.
     package var tcpURL: String { server.url(database: name, overTCP: true) }
 }

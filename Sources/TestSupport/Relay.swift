@@ -25,7 +25,6 @@ package final class Relay: Sendable {
 
     private let order = Mutex(Order())
     private let bell: Int32
-    /// Where to connect.
     package let port: UInt16
 
     /// Begins to relay to a port on loopback.

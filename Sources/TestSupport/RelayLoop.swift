@@ -109,7 +109,6 @@ struct RelayLoop {
         if polls[0].revents != 0 { welcome() }
     }
 
-    /// Closes everything.
     mutating func end() {
         for index in pairs.indices { pairs[index].isBroken = true }
         bury()

@@ -47,7 +47,6 @@ struct BenchAPIClient: Sendable {
         guard outcome == expected else { throw CommandFailure(.software, "a restore ended with \(outcome)") }
     }
 
-    /// Asks what a user has.
     func entitlement(_ token: String) async throws {
         _ = try await send(Self.request("GET", "/v1/entitlement", ["Authorization: Bearer " + token]), 200)
     }

@@ -12,7 +12,6 @@ struct BenchAssets {
     private static let assets = 100_000
     private static let user = "many-1"
 
-    /// Measures it.
     func measure() async throws -> [BenchMeasurement] {
         try await database.load(1, prefix: "many-", assets: Self.assets)
         let waiting = Task { try await longestWait() }

@@ -126,7 +126,6 @@ struct BenchDatabase: Sendable {
         )
     }
 
-    /// Queues a check of each user of a prefix.
     func check(prefix: String) async throws {
         try await pool.query(
             """
@@ -207,7 +206,6 @@ struct BenchDatabase: Sendable {
         Double(try await number("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"))
     }
 
-    /// Removes all users and what is known of them.
     func clearUsers() async throws {
         try await pool.query(
             """
@@ -256,7 +254,6 @@ struct BenchDatabase: Sendable {
         ).first?.decode(Int64?.self, at: 0) ?? after
     }
 
-    /// Empties the queue.
     func clearQueue() async throws { try await pool.query("TRUNCATE entitlement_sync.queue") }
 
     /// The size of the hot queue with its indexes, in MiB.
@@ -311,7 +308,6 @@ struct BenchDatabase: Sendable {
         }
     }
 
-    /// How many users are subscribers.
     func subscribers(prefix: String) async throws -> Int64 {
         try await number("SELECT count(*) FROM users AS u WHERE u.type = 'subscriber' AND u.id LIKE \(prefix + "%")")
     }

@@ -98,8 +98,6 @@ struct BenchGrowth {
         }
     }
 
-    // MARK: - Acts
-
     private var acts: [Act] {
         let start = Date.now
         return [

@@ -32,7 +32,6 @@ struct BenchHTTP {
     /// How long each of the two is kept up.
     let seconds: Int
 
-    /// Measures both.
     func measure() async throws -> [BenchMeasurement] {
         let users = Self.perSecond * seconds
         let beside = Self.besidePerSecond * seconds

@@ -20,7 +20,6 @@ struct BenchRuns {
     /// Users whose planning into the queue is measured.
     private static let queued = 100_000
 
-    /// Measures it all.
     func measure() async throws -> [BenchMeasurement] {
         let plain = try await plainSQL()
         let subscribers = users / 5
@@ -38,8 +37,6 @@ struct BenchRuns {
         try await database.clearUsers()
         return rate
     }
-
-    // MARK: Planning
 
     private func planning() async throws -> [BenchMeasurement] {
         let lead = Leadership(pool: database.pool, duty: .planner, holder: "bench", duration: .seconds(3600))
@@ -72,8 +69,6 @@ struct BenchRuns {
         try await database.clearQueue()
         return elapsed.milliseconds * 1000 / Double(fed)
     }
-
-    // MARK: A dry run
 
     private func dryRun(_ plain: Double) async throws -> [BenchMeasurement] {
         let simulator = try SimulatorProcess(prefixes: ["pays-": users / 5], without: ["free-": users - users / 5])
@@ -116,8 +111,6 @@ struct BenchRuns {
         }
         throw CommandFailure(.software, "run \(id) did not end in time")
     }
-
-    // MARK: Under a limit
 
     /// Requests a minute: ten times those of a real project, so that ten minutes are one.
     private static let perMinute = 4800

@@ -18,8 +18,6 @@ struct BenchWork {
     /// Jobs in each measurement.
     var jobs: Int
 
-    // MARK: - Throughput
-
     /// Jobs a second from the queue to the commit: the store in memory, then over HTTP.
     func throughput(_ simulator: SimulatorProcess) async throws -> [BenchMeasurement] {
         try await database.load(jobs, prefix: "plain-")
@@ -107,8 +105,6 @@ struct BenchWork {
         CustomerQuery(userID: user, lane: .sweep, sandboxCounts: false, mayGrant: mayGrant, isOtherUser: { _ in [] })
     }
 
-    // MARK: - Size
-
     /// Bytes that users and checks leave, beside the rows of jobs that retention drops: a user with one purchase, the first check that
     /// confirms it, the next one, and one that reads a renewal.
     func size() async throws -> [BenchMeasurement] {
@@ -145,8 +141,6 @@ struct BenchWork {
 
     private func each(_ bytes: Double) -> Double { bytes / Double(jobs) }
 
-    // MARK: - People
-
     /// How long users wait.
     func people() async throws -> [BenchMeasurement] {
         let commit = try await database.commitLatency()
@@ -169,8 +163,6 @@ struct BenchWork {
             BenchMeasurement("restore_p99_at_500/s", busy.answer.percentile(99), "ms", below: store.milliseconds + 10),
         ]
     }
-
-    // MARK: - Process
 
     /// What one process costs; `full` adds what takes minutes.
     func process(_ simulator: SimulatorProcess, full: Bool) async throws -> [BenchMeasurement] {
@@ -247,8 +239,6 @@ struct BenchWork {
             BenchMeasurement("queue_after_pin", try await database.queueSize(), "MiB", below: 50),
         ]
     }
-
-    // MARK: - Work
 
     /// How long it takes to unfreeze many assets of one user.
     func assets() async throws -> [BenchMeasurement] {

@@ -50,7 +50,6 @@ struct SignatureChecks {
     private let links: [Link]
     private let samples: [Sample]
 
-    /// Makes keys, certificates and transactions.
     init() throws {
         let authority = try AppStoreAuthority()
         let certificates = authority.certificates

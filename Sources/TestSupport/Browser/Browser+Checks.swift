@@ -54,8 +54,6 @@ extension Browser {
     }
 }
 
-// MARK: Focus
-
 extension Browser {
     /// A control of several parts, such as a date, keeps the focus for so many strokes.
     private static let partsOfOneElement = 12

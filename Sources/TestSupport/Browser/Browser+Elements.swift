@@ -10,7 +10,6 @@ package struct BrowserKey: Sendable {
     package static let enter: BrowserKey = "\u{E006}"
     package static let escape: BrowserKey = "\u{E00C}"
 
-    /// The same with Shift held down.
     package static func shift(_ key: BrowserKey) -> BrowserKey {
         BrowserKey(strokes: key.strokes.map { ["\u{E008}"] + $0 })
     }
@@ -26,24 +25,18 @@ extension Browser {
     /// The key under which WebDriver hands out an element.
     private static let elementKey = "element-6066-11e4-a52e-4f735466cecf"
 
-    // MARK: Reading
-
     /// The visible text, as it is laid out, of the first element that a selector finds; waits until there is one.
     package func text(of css: String = "body") async throws -> String {
         try await act(on: css, .get, "text").text ?? ""
     }
 
-    /// Whether a selector finds something now.
     package func exists(_ css: String) async throws -> Bool {
         try await script("return document.querySelector(arguments[0]) !== null", .text(css)).decode()
     }
 
-    /// What stands in a field.
     package func value(of css: String) async throws -> String {
         try await act(on: css, .get, "property/value").text ?? ""
     }
-
-    // MARK: Acting
 
     /// Strikes keys, wherever the focus is.
     package func keys(_ keys: BrowserKey...) async throws {
@@ -63,7 +56,6 @@ extension Browser {
         _ = try await act(on: css, .post, "value", ["text": .text(text)])
     }
 
-    /// Empties a field.
     package func clear(_ css: String) async throws { _ = try await act(on: css, .post, "clear") }
 
     /// Chooses an option of a list, by its text or its value.
@@ -79,7 +71,6 @@ extension Browser {
         try await explained("select \(css)") { _ = try await command(.post, "element/\(id)/click") }
     }
 
-    /// Clicks on a link or button that leads to another page, and waits until that one is loaded.
     package func follow(_ css: String) async throws { try await leaving { try await click(css) } }
 
     /// Sends the form that the selector finds, or finds something in, as Enter in one of its fields would, and waits
@@ -100,8 +91,6 @@ extension Browser {
             if let fault = try await script(send, .text(css)).text { throw await failure("submit \(css): \(fault)") }
         }
     }
-
-    // MARK: Elements
 
     /// Does something with the first element that a selector finds, as soon as there is one that lets it be done.
     private func act(

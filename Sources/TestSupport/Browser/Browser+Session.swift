@@ -11,7 +11,6 @@ package struct BrowserCookie: Sendable, Hashable, Codable {
     package var path: String?
     /// Whether it is sent over connections alone that cannot be listened to; to the browser, loopback is one.
     package var secure: Bool?
-    /// Whether scripts cannot see it.
     package var httpOnly: Bool?
     /// `Strict`, `Lax` or `None`.
     package var sameSite: String?
@@ -24,8 +23,6 @@ package struct BrowserCookie: Sendable, Hashable, Codable {
         self.value = value
     }
 }
-
-// MARK: Cookies
 
 extension Browser {
     /// A cookie that the page's address is sent; nil where there is none of that name.
@@ -48,9 +45,6 @@ extension Browser {
     }
 }
 
-// MARK: Console
-
-/// A line of the browser's console.
 private struct ConsoleLine: Decodable {
     /// `SEVERE`, `WARNING`, `INFO` or `DEBUG`.
     var level: String
@@ -79,8 +73,6 @@ extension Browser {
         }.map { "\($0.source): \($0.message)" }
     }
 }
-
-// MARK: Screenshots
 
 extension Browser {
     /// Where screenshots go: what `ENTITLEMENT_SYNC_SCREENSHOTS` names, else `.screenshots` in the package's folder.

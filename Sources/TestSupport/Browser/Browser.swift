@@ -112,18 +112,14 @@ package struct Browser: Sendable {
         try await explained("open \(url)") { _ = try await command(.post, "url", ["url": .text(url)]) }
     }
 
-    /// Loads the page again.
     package func reload() async throws { try await explained("reload") { _ = try await command(.post, "refresh") } }
 
-    /// Goes back to the page before.
     package func back() async throws { try await explained("back") { _ = try await command(.post, "back") } }
 
-    /// The page's address.
     package var url: String {
         get async throws { try await explained("url") { try await command(.get, "url").text ?? "" } }
     }
 
-    /// The page's title.
     package var title: String {
         get async throws { try await explained("title") { try await command(.get, "title").text ?? "" } }
     }
@@ -143,12 +139,10 @@ package struct Browser: Sendable {
 
     // MARK: Waiting
 
-    /// Waits until a selector finds something.
     package func wait(for css: String, within limit: Duration = .seconds(10)) async throws {
         try await wait("no \(css)", within: limit, until: "document.querySelector(arguments[0]) !== null", .text(css))
     }
 
-    /// Waits until a selector finds nothing any more.
     package func wait(forNo css: String) async throws {
         try await wait("still there: \(css)", until: "document.querySelector(arguments[0]) === null", .text(css))
     }
@@ -207,7 +201,6 @@ package struct Browser: Sendable {
         }
     }
 
-    /// A failure with what the page shows.
     func failure(_ message: String) async -> BrowserFailure {
         await BrowserFailure("\(message)\n\(pageDescription)")
     }

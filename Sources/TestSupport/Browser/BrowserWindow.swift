@@ -5,30 +5,23 @@ package struct BrowserWindow: Sendable, Hashable {
     package var height: Int
     /// Whether it is a phone: with touch, and a viewport that pages have to ask for.
     package var isPhone = false
-    /// Whether the user prefers dark colours.
     package var isDark = false
-    /// Whether the user prefers less motion.
     package var isCalm = false
     /// How much larger the user wants everything; 2 is 200 %.
     package var zoom = 1
     /// Whether pages may run scripts; those of tests run in any case.
     package var runsScripts = true
 
-    /// Describes a window of another size.
     package init(width: Int, height: Int, isPhone: Bool = false) {
         self.width = width
         self.height = height
         self.isPhone = isPhone
     }
 
-    /// A window on a desk, 1280 by 900.
     package static let desktop = BrowserWindow(width: 1280, height: 900)
-    /// A phone held upright, 390 by 844.
     package static let phone = BrowserWindow(width: 390, height: 844, isPhone: true)
 
-    /// The same in dark colours.
     package var dark: BrowserWindow { with { $0.isDark = true } }
-    /// The same with less motion.
     package var calm: BrowserWindow { with { $0.isCalm = true } }
     /// The same at 200 %: half as many CSS pixels each way, each twice as large.
     package var zoomed: BrowserWindow { with { $0.zoom = 2 } }

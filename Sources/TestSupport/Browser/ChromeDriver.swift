@@ -12,9 +12,7 @@ package final class ChromeDriver: Sendable {
 
     /// Holds profiles, settings, caches and the log; removed at the end.
     package let folder: String
-    /// Where it listens, on loopback.
     let port: Int
-    /// The browser that it is to start.
     let browser: String
     private let guardian: pid_t
     /// The end of a pipe that only this process holds open; nil once stopped.

@@ -1,4 +1,3 @@
-/// What the walk of the focus runs in the page.
 enum FocusScripts {
     /// Begins a walk: gives the focus to a new last element of the page, or of an open dialog, and returns that element.
     static let goToEnd = """

@@ -30,13 +30,11 @@ package struct FocusStop: Sendable, Hashable, CustomStringConvertible {
 
 /// What Tab reaches in a page, from its beginning.
 package struct FocusWalk: Sendable {
-    /// How a walk ends.
     package enum End: Sendable, Hashable {
         /// The focus left the page after the last element, as it should.
         case left
         /// Tab goes round within elements, from the last stop to the one with this selector.
         case trapped(String)
-        /// There were more stops than allowed.
         case tooLong
     }
 

@@ -24,7 +24,6 @@ package enum PageValue: Sendable, Hashable {
         self = try JSONDecoder().decode(PageValue.self, from: JSONEncoder().encode(value))
     }
 
-    /// The value as a type of the caller's.
     package func decode<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value {
         do {
             return try JSONDecoder().decode(type, from: JSONEncoder().encode(self))

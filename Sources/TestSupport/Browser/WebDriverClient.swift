@@ -9,7 +9,6 @@ import Transport
 struct WebDriverClient: Sendable {
     typealias Method = HTTPRequest.Method
 
-    /// The driver's own refusal of a command.
     struct Refusal: Error, CustomStringConvertible {
         /// Such as `no such element`.
         var code: String
@@ -42,7 +41,6 @@ struct WebDriverClient: Sendable {
         )
     }
 
-    /// Stops sending.
     func close() async { await transport.shutdown() }
 
     /// Sends a command, with a body where it is POST.

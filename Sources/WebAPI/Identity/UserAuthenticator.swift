@@ -59,7 +59,6 @@ struct UserAuthenticator: Sendable {
         return problem
     }
 
-    /// What follows `Bearer`.
     static func bearer(_ header: String) -> String? {
         // By bytes: a token has a thousand.
         let parts = header.utf8.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: true)

@@ -9,7 +9,6 @@ import Synchronization
 /// Users, strangers and stores have a part each, so that none of them takes the others', and so has each sender. Where a part is
 /// used up, those bodies give way that have been arriving for longest: genuine ones arrive within moments.
 final class BodyBudget: Sendable {
-    /// Whose body it is.
     enum Sender: Hashable, Sendable {
         /// A store that has shown who it is.
         case store
@@ -45,7 +44,6 @@ final class BodyBudget: Sendable {
         }
     }
 
-    /// A body in memory.
     final class Body: Sendable {
         let bytes: ByteBuffer
         private let budget: BodyBudget

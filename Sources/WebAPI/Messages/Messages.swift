@@ -55,7 +55,6 @@ package struct Messages: Sendable {
         self.texts = texts
     }
 
-    /// All languages.
     package var languages: [String] { texts.keys.sorted() }
 
     /// A user's text; `nil` for a key that there is not.

@@ -49,9 +49,7 @@ struct Problem: Error, Hashable, Sendable {
     var kind: Kind
     /// What is wrong here, for the developer of the app; names no id and no user.
     var detail: String?
-    /// The field that is wrong.
     var field: String?
-    /// What to do about it.
     var fix: String?
     /// When to come again, in seconds.
     var retryAfterSeconds: Int?

@@ -15,7 +15,6 @@ struct EntitlementRoute: Sendable {
         return JSONText.response(.ok, View(answer, messages, language), in: language)
     }
 
-    /// What is sent.
     struct View: Encodable {
         private var type: String
         @OrNull private var until: String?

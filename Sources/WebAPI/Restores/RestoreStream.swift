@@ -39,7 +39,6 @@ struct RestoreStream: Sendable {
         }
     }
 
-    /// The answer whose body is the stream.
     func response(to request: Request) -> Response {
         Response(
             status: .ok,

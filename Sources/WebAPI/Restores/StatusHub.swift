@@ -14,7 +14,6 @@ package final class StatusHub: Service, RestoreAudience {
     typealias Interest = StatusHubState.Interest
     typealias Place = StatusHubState.Place
 
-    /// Restores in one statement.
     private static let batch = 500
     /// How long the next ones wait for each other after several were read at a time.
     private static let interval = Duration.milliseconds(3)

@@ -6,7 +6,6 @@ import UserRequests
 ///
 /// A value without a clock of its own: it says which callers to answer, and ``StatusHub`` answers them.
 struct StatusHubState {
-    /// What a caller waits for.
     enum Interest: Hashable, Sendable {
         /// The next reading, whatever it says.
         case reading
@@ -27,7 +26,6 @@ struct StatusHubState {
         var interest: Interest
         /// The place from which it waits; `nil`: it is answered within a moment.
         var place: Place?
-        /// When it has waited long enough.
         var until: ContinuousClock.Instant?
         var continuation: CheckedContinuation<RestoreAnswer?, any Error>
 
@@ -65,7 +63,6 @@ struct StatusHubState {
     private var waiters: [UUID: [Int: Waiter]] = [:]
     /// The places that are taken, by user, the oldest first, with what is waited for.
     private var held: [ExactText: [(place: Place, waits: (id: UUID, number: Int)?)]] = [:]
-    /// Those to read next.
     private var due: Set<UUID> = []
     /// Hints come in.
     var isListening = false
@@ -93,7 +90,6 @@ struct StatusHubState {
         return answer
     }
 
-    /// Whether a caller waits for a restore, or may in a moment.
     func awaits(_ id: UUID) -> Bool { waiters[id] != nil || followed[id] != nil }
 
     /// Notes that a restore has ended, for a while.
@@ -139,7 +135,6 @@ struct StatusHubState {
         return (place, left)
     }
 
-    /// Gives a place up.
     mutating func giveUp(_ place: Place) {
         held[place.user]?.removeAll { $0.place == place }
         if held[place.user]?.isEmpty == true { held[place.user] = nil }
@@ -190,7 +185,6 @@ struct StatusHubState {
     /// Makes all due that a caller waits for.
     mutating func makeAllDue() { due.formUnion(waiters.keys) }
 
-    /// Takes out what is to be read next.
     mutating func takeDue(upTo limit: Int) -> [UUID] {
         let ids = Array(due.prefix(limit))
         due.subtract(ids)

@@ -138,7 +138,6 @@ package struct APIEndpoints: Sendable {
 enum OpenAPIRoute {
     private static let document = ByteBuffer(bytes: PackageResources.openapi_json)
 
-    /// The document as it is shipped.
     static var answer: Response {
         Response(
             status: .ok,

@@ -40,7 +40,6 @@ enum APIMetrics {
         )
     }
 
-    /// Counts a store's event that is kept.
     static func accept(_ source: String) {
         counters.withLock { counters in
             let counter =

@@ -6,7 +6,6 @@ import TextFormats
 
 /// JSON as it is sent: keys in order, so that equal answers are equal bytes.
 enum JSONText {
-    /// Encodes a value.
     static func buffer(_ value: some Encodable) -> ByteBuffer {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -44,7 +43,6 @@ enum JSONText {
 
 /// Headers that apps send with what they ask for.
 enum AppHeaders {
-    /// An idempotency key in characters.
     static let longestKey = 255
 
     /// Checks that a body, if it says what it is, is JSON.
@@ -56,7 +54,6 @@ enum AppHeaders {
         }
     }
 
-    /// The request's key, where there is one.
     static func idempotencyKey(_ request: Request) throws(Problem) -> String? {
         guard let name = HTTPField.Name("Idempotency-Key"), let key = request.headers[name] else { return nil }
         guard (1...longestKey).contains(key.utf8.count), key.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {

@@ -34,7 +34,6 @@ struct WebhookRoutes: Sendable {
     let bodies: BodyBudget
     let security: SecurityLog
 
-    /// Takes what comes to `POST /v1/webhooks/revenuecat`.
     func revenueCat(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.revenueCat else { throw Problem(.notFound) }
         do {
@@ -49,7 +48,6 @@ struct WebhookRoutes: Sendable {
         }
     }
 
-    /// Takes what comes to `POST /v1/webhooks/app-store`.
     func appStore(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.appStore else { throw Problem(.notFound) }
         let taken = try await body(of: request, upTo: Self.maximumUnknownBytes, isStrangers: true, context)
@@ -66,7 +64,6 @@ struct WebhookRoutes: Sendable {
         return try await keep(body, context) { () throws(MalformedEvent) in event }
     }
 
-    /// Takes what comes to `POST /v1/webhooks/google-play`.
     func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.googlePlay else { throw Problem(.notFound) }
         guard let token = request.headers[.authorization].flatMap(UserAuthenticator.bearer) else {
