@@ -110,9 +110,9 @@ struct PostgresCluster: Sendable {
 
     private func runAsServerUser(_ arguments: [String]) throws {
         var prefix: [String] = []
-        if let user = Self.serverUser {
+        if let user = Self.serverUser, let entry = getpwnam(user) {
             if let setpriv = ChildProcess.find("setpriv", also: ["/usr/bin"]) {
-                prefix = [setpriv, "--reuid=\(user)", "--regid=\(Self.groupID(of: user))", "--init-groups"]
+                prefix = [setpriv, "--reuid=\(user)", "--regid=\(entry.pointee.pw_gid)", "--init-groups"]
             } else if let runuser = ChildProcess.find("runuser", also: ["/sbin", "/usr/sbin"]) {
                 prefix = [runuser, "-u", user, "--"]
             }
@@ -134,8 +134,6 @@ struct PostgresCluster: Sendable {
         // Tools run as that user append to a log that root may have begun.
         Files.remove(toolLog)
     }
-
-    private static func groupID(of user: String) -> gid_t { getpwnam(user)?.pointee.pw_gid ?? 0 }
 
     private static func resolved(_ path: String) -> String {
         guard let real = realpath(path, nil) else { return path }

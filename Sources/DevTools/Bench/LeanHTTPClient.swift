@@ -34,7 +34,7 @@ final class LeanHTTPClient: Sendable {
     func send(_ request: ByteBuffer) async throws -> Answer {
         let promise = loop.makePromise(of: Answer.self)
         loop.execute { [connections] in
-            connections.value.send(LeanCall(request: request, promise: promise), connections)
+            connections.value.send((request, promise), connections)
         }
         return try await promise.futureResult.get()
     }
@@ -42,10 +42,7 @@ final class LeanHTTPClient: Sendable {
     func shutdown() async { try? await group.shutdownGracefully() }
 }
 
-private struct LeanCall {
-    var request: ByteBuffer
-    var promise: EventLoopPromise<LeanHTTPClient.Answer>
-}
+private typealias LeanCall = (request: ByteBuffer, promise: EventLoopPromise<LeanHTTPClient.Answer>)
 
 /// The connections of a client; on its loop alone.
 private final class LeanConnections {

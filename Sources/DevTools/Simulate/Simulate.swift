@@ -1,4 +1,4 @@
-import ArgumentParser
+package import ArgumentParser
 import Composition
 import Foundation
 import Logging
@@ -6,6 +6,9 @@ import ServiceLifecycle
 import StoreSimulator
 import Telemetry
 import UnixSignals
+
+/// The commands that only development needs: stores that answer as a scenario says, and benchmarks.
+package let developmentCommands: [any ParsableCommand.Type] = [Simulate.self, BenchCommand.self]
 
 struct Simulate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Runs an HTTP double of the stores for demos and tests.")

@@ -2,21 +2,15 @@
 package struct BrowserWindow: Sendable, Hashable {
     /// The viewport in CSS pixels at a zoom of 1.
     package var width: Int
-    package var height: Int
+    var height: Int
     /// Whether it is a phone: with touch, and a viewport that pages have to ask for.
-    package var isPhone = false
-    package var isDark = false
-    package var isCalm = false
+    var isPhone = false
+    var isDark = false
+    var isCalm = false
     /// How much larger the user wants everything; 2 is 200 %.
-    package var zoom = 1
+    var zoom = 1
     /// Whether pages may run scripts; those of tests run in any case.
-    package var runsScripts = true
-
-    package init(width: Int, height: Int, isPhone: Bool = false) {
-        self.width = width
-        self.height = height
-        self.isPhone = isPhone
-    }
+    var runsScripts = true
 
     package static let desktop = BrowserWindow(width: 1280, height: 900)
     package static let phone = BrowserWindow(width: 390, height: 844, isPhone: true)
@@ -24,7 +18,7 @@ package struct BrowserWindow: Sendable, Hashable {
     package var dark: BrowserWindow { with { $0.isDark = true } }
     package var calm: BrowserWindow { with { $0.isCalm = true } }
     /// The same at 200 %: half as many CSS pixels each way, each twice as large.
-    package var zoomed: BrowserWindow { with { $0.zoom = 2 } }
+    var zoomed: BrowserWindow { with { $0.zoom = 2 } }
     /// The same without scripts of the page's own.
     package var scriptless: BrowserWindow { with { $0.runsScripts = false } }
 

@@ -28,8 +28,6 @@ struct StatusHubState {
         var place: Place?
         var until: ContinuousClock.Instant?
         var continuation: CheckedContinuation<RestoreAnswer?, any Error>
-
-        func isOver(at now: ContinuousClock.Instant) -> Bool { until.map { $0 <= now } ?? false }
     }
 
     /// One of the few places of a user from which restores are waited for or streamed.
@@ -166,7 +164,9 @@ struct StatusHubState {
     }
 
     /// Takes out all who have waited long enough.
-    mutating func removeOver(at now: ContinuousClock.Instant) -> [Waiter] { remove { $0.isOver(at: now) } }
+    mutating func removeOver(at now: ContinuousClock.Instant) -> [Waiter] {
+        remove { $0.until.map { $0 <= now } ?? false }
+    }
 
     /// Takes out all but those who wait for the next reading, and lets no other caller begin.
     mutating func stop() -> [Waiter] {

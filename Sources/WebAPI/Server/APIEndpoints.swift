@@ -74,7 +74,7 @@ package struct APIEndpoints: Sendable {
         let bodies = BodyBudget(security: security)
         let perAddress = AddressLimit(limit: perAddress, proxies: proxies)
         return APIRouter(
-            routes: health + [document] + app(bodies) + webhooks(bodies, perAddress),
+            routes: always + app(bodies) + webhooks(bodies, perAddress),
             frame: RequestFrame(log: logger),
             inFlight: InFlightLimit(most: most, proxies: proxies, security: security),
             perAddress: perAddress
@@ -120,12 +120,9 @@ package struct APIEndpoints: Sendable {
         ]
     }
 
-    private var document: APIRouter.Route {
-        .init(method: .get, path: "/openapi.json") { _, _ in OpenAPIRoute.answer }
-    }
-
-    private var health: [APIRouter.Route] {
+    private var always: [APIRouter.Route] {
         [
+            .init(method: .get, path: "/openapi.json") { _, _ in OpenAPIRoute.answer },
             .init(method: .get, path: "/health/live") { _, _ in HealthAnswer.live },
             .init(method: .get, path: "/health/ready") { [isReady] _, _ in
                 await isReady() ? HealthAnswer.ready : HealthAnswer.notReady

@@ -7,6 +7,7 @@ import Metrics
 import NIOCore
 import NIOHTTP1
 import Postgres
+import StoreEvents
 
 /// Around every request: names it, turns what goes wrong into a problem, and counts it.
 struct RequestFrame: RouterMiddleware {
@@ -83,6 +84,8 @@ struct RequestFrame: RouterMiddleware {
         switch error {
         case let problem as Problem:
             return problem
+        case let fault as MalformedEvent:
+            return Problem(fault)
         case let error as PostgresError:
             return DatabaseProblem.problem(error, context.logger)
         // A body that breaks HTTP itself: nothing on this connection can be trusted any more.

@@ -42,7 +42,7 @@ struct WebhookRoutes: Sendable {
             defer { taken.giveBack() }
             let body = Array(taken.bytes.readableBytesView)
             try sender.check(signature, body: body)
-            return try await keep(body, context) { () throws(MalformedEvent) in try RevenueCatEvent.read(body) }
+            return try await keep(RevenueCatEvent.read(body), body, context)
         } catch let refusal as WebhookRefusal {
             throw await refuse("revenuecat", refusal.rawValue, request, context)
         }
@@ -58,10 +58,10 @@ struct WebhookRoutes: Sendable {
             switch error {
             case .untrusted(let code): throw await refuse("app_store", code.rawValue, request, context)
             // It is not verified: a sender of such bodies has to wait after a few.
-            case .malformed(let fault): throw await charge(request, context) ?? Self.problem(fault)
+            case .malformed(let fault): throw await charge(request, context) ?? Problem(fault)
             }
         }
-        return try await keep(body, context) { () throws(MalformedEvent) in event }
+        return try await keep(event, body, context)
     }
 
     func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -78,18 +78,10 @@ struct WebhookRoutes: Sendable {
         let taken = try await body(of: request, isStrangers: false, context)
         defer { taken.giveBack() }
         let body = Array(taken.bytes.readableBytesView)
-        return try await keep(body, context) { () throws(MalformedEvent) in
-            try PlayNotification.read(body, package: sender.packageName)
-        }
+        return try await keep(PlayNotification.read(body, package: sender.packageName), body, context)
     }
 
-    private func keep(
-        _ body: [UInt8],
-        _ context: APIContext,
-        _ read: () throws(MalformedEvent) -> StoreEvent
-    ) async throws -> Response {
-        let event: StoreEvent
-        do throws(MalformedEvent) { event = try read() } catch { throw Self.problem(error) }
+    private func keep(_ event: StoreEvent, _ body: [UInt8], _ context: APIContext) async throws -> Response {
         guard await events.accept(event, body: body) else { throw Problem(.unavailable, retryAfterSeconds: 30) }
         APIMetrics.accept(event.source.rawValue)
         context.logger.debug("an event was accepted", metadata: ["event.source": "\(event.source.rawValue)"])
@@ -114,10 +106,6 @@ struct WebhookRoutes: Sendable {
         } catch { return error }
     }
 
-    private static func problem(_ fault: MalformedEvent) -> Problem {
-        Problem(.malformedBody, "the body is no event of this store's: \(fault.reason)")
-    }
-
     private func body(
         of request: Request,
         upTo limit: Int = maximumBytes,
@@ -127,5 +115,11 @@ struct WebhookRoutes: Sendable {
         let sender: BodyBudget.Sender =
             isStrangers ? .stranger(perAddress.proxies.client(of: request, context)) : .store
         return try await bodies.read(request, upTo: limit, from: sender, context)
+    }
+}
+
+extension Problem {
+    init(_ fault: MalformedEvent) {
+        self.init(.malformedBody, "the body is no event of this store's: \(fault.reason)")
     }
 }
