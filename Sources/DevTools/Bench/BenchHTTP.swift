@@ -49,7 +49,7 @@ struct BenchHTTP {
             latencyMs: Self.storeMs
         )
         defer { store.stop() }
-        let revenueCat = BenchProcess.revenueCat(try await store.port(), perMinute: 0)
+        let revenueCat = BenchProcess.revenueCat(try await store.port(), perMinute: 0, logLevel: "info")
         return try await BenchTokens.with(runtime) { tokens in
             let settings = tokens.serving.merging(revenueCat) { $1 }
             let measured = try await BenchProcess.running("run", database, runtime, settings) { server in

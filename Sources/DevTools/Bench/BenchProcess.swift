@@ -33,23 +33,12 @@ struct BenchProcess {
         }
     }
 
-    /// The same with a worker, whose only store is RevenueCat.
-    static func working<Value>(
-        _ database: BenchDatabase,
-        _ runtime: Runtime,
-        storePort: Int,
-        perMinute: Int,
-        logLevel: String = "warning",
-        _ body: (BenchProcess) async throws -> Value
-    ) async throws -> Value {
-        let settings = revenueCat(storePort, perMinute: perMinute).merging(["LOG_LEVEL": logLevel]) { $1 }
-        return try await running("worker", database, runtime, settings, body)
-    }
-
-    static func revenueCat(_ port: Int, perMinute: Int) -> [String: String] {
+    /// The variables of a worker whose only store is RevenueCat.
+    static func revenueCat(_ port: Int, perMinute: Int, logLevel: String = "warning") -> [String: String] {
         [
             "REVENUECAT_API_KEY": "sk_bench", "REVENUECAT_PROJECT_ID": "projbench",
             "REVENUECAT_BASE_URL": "http://127.0.0.1:\(port)/v2", "REVENUECAT_REQUESTS_PER_MINUTE": "\(perMinute)",
+            "LOG_LEVEL": logLevel,
         ]
     }
 

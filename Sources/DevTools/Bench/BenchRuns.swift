@@ -76,8 +76,7 @@ struct BenchRuns {
         let port = try await simulator.port()
         let raw = try await BenchWork(database: database, runtime: runtime, jobs: min(20_000, users - users / 5))
             .rawRate(port, of: "free-")
-        return try await BenchProcess.working(database, runtime, storePort: port, perMinute: 0) { process in
-            process.discardLog()
+        return try await working(port, perMinute: 0) { process in
             let run = try await ended(try await ask(isDry: true), within: .seconds(3600))
             guard run.ended == Int64(users), run.outcomes == ["unchanged": Int64(users)], let end = run.endedAt else {
                 throw CommandFailure(.software, "the dry run came to \(run.outcomes)")
@@ -132,13 +131,20 @@ struct BenchRuns {
         let simulator = try SimulatorProcess(prefixes: paying, without: others, perMinute: Self.perMinute)
         defer { simulator.stop() }
         let port = try await simulator.port()
-        return try await working(port) { try await working(port) { try await sweep(beside: simulator) } }
+        return try await working(port, perMinute: Self.perMinute) { _ in
+            try await working(port, perMinute: Self.perMinute) { _ in try await sweep(beside: simulator) }
+        }
     }
 
-    private func working<Value>(_ port: Int, _ body: () async throws -> Value) async throws -> Value {
-        try await BenchProcess.working(database, runtime, storePort: port, perMinute: Self.perMinute) { process in
+    private func working<Value>(
+        _ port: Int,
+        perMinute: Int,
+        _ body: (BenchProcess) async throws -> Value
+    ) async throws -> Value {
+        let settings = BenchProcess.revenueCat(port, perMinute: perMinute)
+        return try await BenchProcess.running("worker", database, runtime, settings) { process in
             process.discardLog()
-            return try await body()
+            return try await body(process)
         }
     }
 

@@ -197,14 +197,8 @@ struct BenchWork {
     }
 
     private func worker(_ port: Int, _ body: (BenchProcess) async throws -> Double) async throws -> Double {
-        try await BenchProcess.working(
-            database,
-            runtime,
-            storePort: port,
-            perMinute: 600,
-            logLevel: "info",
-            body
-        )
+        let settings = BenchProcess.revenueCat(port, perMinute: 600, logLevel: "info")
+        return try await BenchProcess.running("worker", database, runtime, settings, body)
     }
 
     /// What a million jobs leave behind, and another million while an old snapshot keeps vacuum away; one job a user each

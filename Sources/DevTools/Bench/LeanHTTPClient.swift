@@ -7,10 +7,7 @@ import NIOPosix
 ///
 /// The load's client runs on the same machine as the server: what it takes is missing there.
 final class LeanHTTPClient: Sendable {
-    struct Answer: Sendable {
-        var status: Int
-        var body: ByteBuffer
-    }
+    typealias Answer = (status: Int, body: ByteBuffer)
 
     enum Failure: Error {
         case closed
@@ -124,7 +121,7 @@ private final class LeanHandler: ChannelInboundHandler {
         received.discardReadBytes()
         let answered = promise
         promise = nil
-        answered?.succeed(LeanHTTPClient.Answer(status: status, body: body))
+        answered?.succeed((status, body))
         connections.value.isFree(self)
     }
 

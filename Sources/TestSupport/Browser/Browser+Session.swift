@@ -100,10 +100,7 @@ extension Browser {
             throw await failure("no screenshot")
         }
         let file = URL(filePath: path)
-        try FileManager.default.createDirectory(
-            at: file.deletingLastPathComponent(),
-            withIntermediateDirectories: true
-        )
+        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
         try data.write(to: file, options: .atomic)
     }
 }

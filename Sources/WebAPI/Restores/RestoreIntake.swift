@@ -9,8 +9,6 @@ package final class RestoreIntake: Service {
         case refused(PostgresError)
         /// It would keep the others, or spoil what they ask for.
         case alone
-
-        var isTaken: Bool { if case .taken = self { true } else { false } }
     }
 
     private static let limits = RequestBatcher<RestoreWish, Answer>.Limits(
@@ -33,7 +31,7 @@ package final class RestoreIntake: Service {
         batcher = RequestBatcher(Self.limits) { wishes in
             do throws(PostgresError) {
                 let answers = try await requests.restores(wishes).map(Self.answer)
-                if answers.contains(where: \.isTaken) { onArrivals() }
+                if answers.contains(where: { if case .taken = $0 { true } else { false } }) { onArrivals() }
                 return answers
             } catch {
                 // They may be there all the same; what comes even later is found by polling.
