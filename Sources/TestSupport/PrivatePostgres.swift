@@ -12,7 +12,8 @@ package final class PrivatePostgres: Sendable {
     private static let sharedServer = Task { try await start() }
 
     private let cluster: PostgresCluster
-    private let templates = Templates()
+    /// The databases that others are cloned from, by the template's name.
+    private let templates = Mutex<[String: Task<String, any Error>]>([:])
     private let databases = Atomic(0)
 
     private init(_ cluster: PostgresCluster) { self.cluster = cluster }
@@ -101,16 +102,22 @@ package final class PrivatePostgres: Sendable {
 
     /// Makes a database, cloned from a template that is prepared on its first use.
     package func database(_ template: DatabaseTemplate = .empty) async throws -> TestDatabase {
-        let source = try await templates.value(for: template.name) {
-            let name = "template_\(template.name)"
-            try await self.administer("CREATE DATABASE \(name)")
-            try await template.prepare(self.url(database: name))
-            return name
-        }
+        let source = try await templates.withLock { templates in
+            let made = templates[template.name] ?? Task { try await make(template) }
+            templates[template.name] = made
+            return made
+        }.value
         let name = "test_\(databases.add(1, ordering: .relaxed).newValue)"
         // By default the server writes each block of the template to its log, which takes longer than most tests do.
         try await administer("CREATE DATABASE \(name) TEMPLATE \(source) STRATEGY FILE_COPY")
         return TestDatabase(name: name, server: self)
+    }
+
+    private func make(_ template: DatabaseTemplate) async throws -> String {
+        let name = "template_\(template.name)"
+        try await administer("CREATE DATABASE \(name)")
+        try await template.prepare(url(database: name))
+        return name
     }
 
     /// Drops a database; its connections are closed.
@@ -130,17 +137,6 @@ package final class PrivatePostgres: Sendable {
         _ work: @escaping @Sendable (PostgresCluster) throws -> Value
     ) async throws -> Value {
         try await Self.queue.run { [cluster] in try work(cluster) }
-    }
-}
-
-/// Templates that are made once each, by the test that asks first, while the others wait.
-private actor Templates {
-    private var names: [String: Task<String, any Error>] = [:]
-
-    func value(for name: String, _ make: @escaping @Sendable () async throws -> String) async throws -> String {
-        let made = names[name] ?? Task { try await make() }
-        names[name] = made
-        return try await made.value
     }
 }
 

@@ -29,7 +29,7 @@ import Testing
         _ steps: Steps,
         _ body: (RequestBatcher<Int, Int>) async throws -> Void
     ) async throws {
-        let batcher = RequestBatcher<Int, Int>(.init(batch: batch, waiting: waiting, interval: .milliseconds(1))) {
+        let batcher = RequestBatcher<Int, Int>(batch: batch, waiting: waiting, interval: .milliseconds(1)) {
             await steps.run($0)
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -97,7 +97,7 @@ import Testing
 
     @Test func `After several at a time the next begin an interval later, after one at a time at once`() async throws {
         let begun = Mutex<[(at: ContinuousClock.Instant, count: Int)]>([])
-        let batcher = RequestBatcher<Int, Int>(.init(batch: 4, waiting: 10, interval: .milliseconds(300))) { items in
+        let batcher = RequestBatcher<Int, Int>(batch: 4, waiting: 10, interval: .milliseconds(300)) { items in
             begun.withLock { $0.append((.now, items.count)) }
             try? await Task.sleep(for: .milliseconds(50))
             return items
@@ -122,7 +122,7 @@ import Testing
         async throws
     {
         let steps = Steps()
-        let batcher = RequestBatcher<Int, Int>(.init(batch: 4, waiting: 10, interval: .zero)) { await steps.run($0) }
+        let batcher = RequestBatcher<Int, Int>(batch: 4, waiting: 10, interval: .zero) { await steps.run($0) }
         try await withThrowingTaskGroup(of: Void.self) { group in
             let work = Task { await batcher.run() }
             async let first = batcher.ask(1)

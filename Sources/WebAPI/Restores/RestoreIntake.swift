@@ -11,12 +11,6 @@ package final class RestoreIntake: Service {
         case alone
     }
 
-    private static let limits = RequestBatcher<RestoreWish, Answer>.Limits(
-        // PostgreSQL keeps the subtransactions of so many in memory.
-        batch: 50,
-        waiting: 20_000,
-        interval: .milliseconds(6)
-    )
     /// Proofs that take longer than a moment to check, in bytes of JSON.
     private static let large = 32 << 10
 
@@ -28,7 +22,8 @@ package final class RestoreIntake: Service {
     /// `onArrivals`: called once restores have been queued, and where it is unknown whether they were.
     init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
-        batcher = RequestBatcher(Self.limits) { wishes in
+        // PostgreSQL keeps the subtransactions of a batch of so many in memory.
+        batcher = RequestBatcher(batch: 50, waiting: 20_000, interval: .milliseconds(6)) { wishes in
             do throws(PostgresError) {
                 let answers = try await requests.restores(wishes).map(Self.answer)
                 if answers.contains(where: { if case .taken = $0 { true } else { false } }) { onArrivals() }

@@ -27,16 +27,12 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
         var isOpen = true
     }
 
-    struct Limits: Sendable {
-        /// In one transaction.
-        var batch: Int
-        /// Those that may wait; beyond it no item is taken.
-        var waiting: Int
-        /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
-        var interval: Duration
-    }
-
-    private let limits: Limits
+    /// In one transaction.
+    private let batch: Int
+    /// Those that may wait; beyond it no item is taken.
+    private let most: Int
+    /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
+    private let interval: Duration
     private let work: @Sendable ([Item]) async -> [Answer]?
     private let state = Mutex(State())
     private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -45,8 +41,10 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
     ///
     /// `work`: answers each of some items, in their order; `nil`: nothing can be done at the moment, for no caller that
     /// waits.
-    init(_ limits: Limits, work: @escaping @Sendable ([Item]) async -> [Answer]?) {
-        self.limits = limits
+    init(batch: Int, waiting: Int, interval: Duration, work: @escaping @Sendable ([Item]) async -> [Answer]?) {
+        self.batch = batch
+        most = waiting
+        self.interval = interval
         self.work = work
     }
 
@@ -61,7 +59,7 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let waits = state.withLock { state in
-                    guard state.isOpen, !Task.isCancelled, state.waiting.count < limits.waiting else { return false }
+                    guard state.isOpen, !Task.isCancelled, state.waiting.count < most else { return false }
                     state.waiting.append(Waiting(number: number, item: item, continuation: continuation))
                     return true
                 }
@@ -78,7 +76,7 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
     /// Works until the task is cancelled; callers that wait then get no answer.
     func run() async {
         while !Task.isCancelled {
-            let batch = take(limits.batch)
+            let batch = take(self.batch)
             guard !batch.isEmpty else {
                 for await _ in signal.stream { break }
                 continue
@@ -90,8 +88,8 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
                 continue
             }
             for (waiting, answer) in zip(batch, answers) { waiting.continuation.resume(returning: answer) }
-            if limits.interval > .zero, (2..<limits.batch).contains(batch.count) {
-                try? await Task.sleep(until: began + limits.interval, tolerance: .zero, clock: .continuous)
+            if interval > .zero, (2..<self.batch).contains(batch.count) {
+                try? await Task.sleep(until: began + interval, tolerance: .zero, clock: .continuous)
             }
         }
         state.withLock { $0.isOpen = false }

@@ -7,8 +7,6 @@ import Synchronization
 
 /// Keeps stores' events, many of one store in one transaction; no store waits for another's.
 package final class EventIntake: Service {
-    private static let limits = RequestBatcher<Inbox.Event, Bool>.Limits(batch: 500, waiting: 20_000, interval: .zero)
-
     private let sources: [Store: RequestBatcher<Inbox.Event, Bool>]
 
     /// Makes an intake that keeps nothing before it runs.
@@ -20,7 +18,8 @@ package final class EventIntake: Service {
         let complaints = Complaints(logger: logger)
         sources = Dictionary(
             uniqueKeysWithValues: Store.allCases.map { source in
-                let batcher = RequestBatcher<Inbox.Event, Bool>(Self.limits) { events in
+                let batcher = RequestBatcher<Inbox.Event, Bool>(batch: 500, waiting: 20_000, interval: .zero) {
+                    events in
                     do { try await keep(events, source) } catch {
                         complaints.add(events.count, of: source, error)
                         return nil
