@@ -5,7 +5,6 @@ import HTTPTypes
 import Logging
 import NIOCore
 import Transport
-import WebAPI
 
 /// An app, and a store that sends events.
 struct BenchAPIClient: Sendable {

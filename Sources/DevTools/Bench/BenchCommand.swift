@@ -114,17 +114,14 @@ struct BenchCommand: AsyncParsableCommand {
 
     /// A database of its own on the configured server.
     private static func database(_ runtime: Runtime, suffix: String = "") async throws -> BenchDatabase {
-        let sqlDirectory = try runtime.sqlDirectory()
+        var configuration = runtime.postgres(connections: 8)
+        configuration.sessionSettings["statement_timeout"] = "0"
+        configuration.statementTimeout = nil
         do {
             return try await BenchDatabase(
-                configuration: runtime.postgres(connections: 1),
-                connect: { name in
-                    var configuration = runtime.postgres(connections: 8)
-                    configuration.sessionSettings["statement_timeout"] = "0"
-                    configuration.statementTimeout = nil
-                    return configuration.inDatabase(name)
-                },
-                sqlDirectory: sqlDirectory,
+                admin: runtime.postgres(connections: 1),
+                configuration: configuration,
+                sqlDirectory: try runtime.sqlDirectory(),
                 logger: runtime.logger,
                 suffix: suffix
             )
@@ -155,7 +152,9 @@ struct BenchCommand: AsyncParsableCommand {
             measurements += try await BenchHTTP(database: database, runtime: runtime, seconds: seconds).measure()
         }
         if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
-        if only.contains(.assets) { measurements += try await work.assets() }
+        if only.contains(.assets) {
+            measurements += try await BenchAssets(database: database) { try await work.work(memoryStore()) }.measure()
+        }
         if only.contains(.runs) {
             measurements += try await BenchRuns(database: database, runtime: runtime, users: users).measure()
         }

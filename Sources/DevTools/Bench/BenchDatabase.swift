@@ -15,16 +15,16 @@ struct BenchDatabase: Sendable {
     /// Creates and fills the database, under a name that ends in `suffix`; the server's user must be allowed to create
     /// databases.
     init(
+        admin: PostgresConfiguration,
         configuration: PostgresConfiguration,
-        connect: (String) -> PostgresConfiguration,
         sqlDirectory: String,
         logger: Logger,
         suffix: String = ""
     ) async throws {
         name = "entitlement_sync_bench_\(ProcessInfo.processInfo.processIdentifier)\(suffix)"
-        admin = PostgresPool(configuration: configuration, logger: logger)
-        try await admin.query("CREATE DATABASE \(rawSQL: name)")
-        self.configuration = connect(name)
+        self.admin = PostgresPool(configuration: admin, logger: logger)
+        try await self.admin.query("CREATE DATABASE \(rawSQL: name)")
+        self.configuration = configuration.inDatabase(name)
         pool = PostgresPool(configuration: self.configuration, logger: logger)
         do {
             let schema = try String(contentsOfFile: sqlDirectory + "/host/schema.sql", encoding: .utf8)
@@ -101,15 +101,8 @@ struct BenchDatabase: Sendable {
                 SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n
                 """
             )
-            guard queued else { return }
-            try await connection.query(
-                """
-                INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
-                SELECT u.user_key, now(), 0, entitlement_sync.new_id(), now()
-                  FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
-                """
-            )
         }
+        if queued { try await queue("restore", lane: 0, prefix: prefix) }
     }
 
     /// Loads users without assets and without jobs, each with a check within the month; `type`: `free` or `subscriber`.
@@ -126,11 +119,13 @@ struct BenchDatabase: Sendable {
         )
     }
 
-    func check(prefix: String) async throws {
+    func check(prefix: String) async throws { try await queue("reconcile", lane: 2, prefix: prefix) }
+
+    private func queue(_ kind: String, lane: Int16, prefix: String) async throws {
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.queue (user_key, due, lane, reconcile_id, reconcile_due)
-            SELECT u.user_key, now(), 2, entitlement_sync.new_id(), now()
+            INSERT INTO entitlement_sync.queue (user_key, due, lane, \(rawSQL: kind)_id, \(rawSQL: kind)_due)
+            SELECT u.user_key, now(), \(lane), entitlement_sync.new_id(), now()
               FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
             """
         )

@@ -21,21 +21,15 @@ struct BenchRuns {
     private static let queued = 100_000
 
     func measure() async throws -> [BenchMeasurement] {
-        let plain = try await plainSQL()
+        let jobs = 20_000
+        try await database.load(jobs, prefix: "plain-run-")
+        let plain = try await database.drainInPlainSQL(jobs)
+        try await database.clearUsers()
         let subscribers = users / 5
         try await database.loadKnown(subscribers, prefix: "pays-", type: "subscriber")
         try await database.loadKnown(users - subscribers, prefix: "free-", type: "free")
         try await database.settle()
         return try await planning() + dryRun(plain) + limited()
-    }
-
-    /// Jobs a second of the write set in plain SQL, for the ratio.
-    private func plainSQL() async throws -> Double {
-        let jobs = 20_000
-        try await database.load(jobs, prefix: "plain-run-")
-        let rate = try await database.drainInPlainSQL(jobs)
-        try await database.clearUsers()
-        return rate
     }
 
     private func planning() async throws -> [BenchMeasurement] {

@@ -234,11 +234,6 @@ struct BenchWork {
         ]
     }
 
-    /// How long it takes to unfreeze many assets of one user.
-    func assets() async throws -> [BenchMeasurement] {
-        try await BenchAssets(database: database) { try await work(memoryStore()) }.measure()
-    }
-
     /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
     func work(_ reader: StoreReader, listener: PostgresListener? = nil) async throws {
         let config = runtime.config

@@ -110,7 +110,11 @@ final class BodyBudget: Sendable {
     func read(_ request: Request, upTo limit: Int, from sender: Sender, _ context: APIContext) async throws -> Body {
         let tooLong = Problem(.bodyTooLarge, "at most \(limit) bytes are taken")
         if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limit { throw tooLong }
-        let number = begin(sender, context)
+        let number = state.withLock { state in
+            state.nextNumber += 1
+            state.entries[state.nextNumber] = Entry(sender: sender, began: .now, channel: context.channel)
+            return state.nextNumber
+        }
         do {
             var bytes = ByteBuffer()
             for try await part in request.body {
@@ -126,14 +130,6 @@ final class BodyBudget: Sendable {
         } catch {
             forget(number)
             throw error
-        }
-    }
-
-    private func begin(_ sender: Sender, _ context: APIContext) -> Int {
-        state.withLock { state in
-            state.nextNumber += 1
-            state.entries[state.nextNumber] = Entry(sender: sender, began: .now, channel: context.channel)
-            return state.nextNumber
         }
     }
 
