@@ -45,7 +45,7 @@ package enum ChildProcess {
         for descriptor in Files.list("/proc/self/fd").compactMap({ Int32($0) }) where descriptor > 2 {
             posix_spawn_file_actions_addclose(&actions, descriptor)
         }
-        // This may be a thread that hears no signals; a shell that hears of no child's end waits for ever.
+        // This thread may block signals; a shell that gets no signal of a child's end waits for ever.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }

@@ -63,7 +63,7 @@ struct BenchPeople {
             }
             group.addTask { try await work(reader, PostgresListener(configuration: listening, logger: logger)) }
             for await _ in connected { break }
-            // The worker takes its lease and hears of restores within this time.
+            // The worker takes its lease and listens for restores within this time.
             try await Task.sleep(for: .milliseconds(500))
             try await tap(users, perSecond: perSecond, watches)
             let deadline = ContinuousClock.now + .seconds(20)

@@ -18,7 +18,7 @@ package struct BrowserWindow: Sendable, Hashable {
     package var dark: BrowserWindow { with { $0.isDark = true } }
     package var calm: BrowserWindow { with { $0.isCalm = true } }
     /// The same at 200 %: half as many CSS pixels each way, each twice as large.
-    var zoomed: BrowserWindow { with { $0.zoom = 2 } }
+    package var zoomed: BrowserWindow { with { $0.zoom = 2 } }
     /// The same without scripts of the page's own.
     package var scriptless: BrowserWindow { with { $0.runsScripts = false } }
 

@@ -42,13 +42,7 @@ struct AddressLimit: RouterMiddleware {
 struct InFlightLimit: RouterMiddleware {
     let proxies: TrustedProxies
     let security: SecurityLog
-    private let counts: ClientCounts
-
-    init(most: Int, proxies: TrustedProxies, security: SecurityLog) {
-        counts = ClientCounts(most: most)
-        self.proxies = proxies
-        self.security = security
-    }
+    let counts: ClientCounts
 
     @concurrent func handle(
         _ request: Request,

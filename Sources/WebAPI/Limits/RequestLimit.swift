@@ -8,7 +8,7 @@ package import UserRequests
 /// How many requests a minute one key may make, counted over all processes.
 ///
 /// Requests are taken from the shared count a twentieth at a time, and as many are advanced to every key before anything is
-/// counted at all, so that people who tap now and then cost no round trip. A process lets no more than that twentieth pass
+/// counted at all, so that users who tap now and then cost no round trip. A process lets no more than that twentieth pass
 /// beyond the limit; limits below 20 are held exactly.
 package final class RequestLimit: Sendable {
     private struct Credit {

@@ -76,7 +76,7 @@ package struct APIEndpoints: Sendable {
         return APIRouter(
             routes: always + app(bodies) + webhooks(bodies, perAddress),
             frame: RequestFrame(log: logger),
-            inFlight: InFlightLimit(most: most, proxies: proxies, security: security),
+            inFlight: InFlightLimit(proxies: proxies, security: security, counts: ClientCounts(most: most)),
             perAddress: perAddress
         )
     }

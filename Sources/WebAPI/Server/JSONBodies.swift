@@ -74,7 +74,7 @@ extension BodyBudget {
 
     /// Reads a user's JSON object of a few fields, of which one is `needed`.
     ///
-    /// - Throws: `Problem` that names the field; whatever keeps the body from being read.
+    /// - Throws: `Problem` that names the field; what else keeps the body from being read.
     func fields<Fields: Decodable & Sendable>(
         of request: Request,
         from userID: String,

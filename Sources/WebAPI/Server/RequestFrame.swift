@@ -77,7 +77,7 @@ struct RequestFrame: RouterMiddleware {
         }.joined()
     }
 
-    /// What the caller hears of an error.
+    /// What the caller is answered after an error.
     ///
     /// - Throws: what ends the connection instead.
     private static func problem(_ error: any Error, _ context: APIContext) throws -> Problem {
