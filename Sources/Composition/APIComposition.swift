@@ -71,16 +71,12 @@ package struct DoorSettings {
 /// Makes an API of the configuration.
 package struct APIComposition {
     package let server: APIServer
-    /// Has to run beside the server, and to end after it.
-    package let watch: RestoreWatch
-    /// Likewise.
-    package let restores: RestoreIntake
-    /// Likewise.
-    package let intake: EventIntake
+    /// Have to run beside the server, and to end after it.
+    package let services: APIServices
 
-    /// What answers people, and hears of a worker's ends.
-    package static func watch(_ runtime: Runtime, pool: PostgresPool) -> RestoreWatch {
-        RestoreWatch(
+    /// What answers apps, and learns of a worker's ends.
+    package static func statusHub(_ runtime: Runtime, pool: PostgresPool) -> StatusHub {
+        StatusHub(
             requests: AppRequests(pool: pool),
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),
@@ -98,49 +94,38 @@ package struct APIComposition {
         _ settings: DoorSettings,
         pool: PostgresPool,
         transport: HTTPTransport,
-        watch: RestoreWatch,
+        statusHub: StatusHub,
         dequeue: DequeueSignal?
     ) throws {
         let config = runtime.config
         let requests = AppRequests(pool: pool, asker: dequeue?.sender ?? "")
         let counts = RequestCounts(pool: pool)
-        let addresses = ClientAddresses(proxies: settings.proxies)
-        self.watch = watch
-        restores = RestoreIntake(requests: requests) { dequeue?.raise() }
-        intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
-        let doors = APIDoors(
+        services = APIServices(
             requests: requests,
-            watch: watch,
+            statusHub: statusHub,
+            inbox: Inbox(pool: pool),
+            logger: runtime.logger
+        ) { dequeue?.raise() }
+        let endpoints = APIEndpoints(
+            services: services,
             tokens: try AppTokens(config.api, runtime, transport),
             messages: settings.messages,
             senders: try Self.senders(runtime, settings, transport),
-            restores: restores,
-            intake: intake,
             perUser: RequestLimit(perMinute: config.api.perUser, of: "user", counts: counts, logger: runtime.logger),
-            perAddress: CallerLimit(
-                RequestLimit(
-                    perMinute: config.api.perAddress,
-                    of: "address",
-                    counts: counts,
-                    logger: runtime.logger
-                ),
-                addresses: addresses
+            perAddress: RequestLimit(
+                perMinute: config.api.perAddress,
+                of: "address",
+                counts: counts,
+                logger: runtime.logger
             ),
-            addresses: addresses,
             isReady: Readiness { (try? await pool.query("SELECT 1")) != nil }.isReady,
             logger: runtime.logger
         )
-        server = APIServer(
-            settings: APISettings(
-                host: config.http.host,
-                port: config.http.port,
-                maxConnections: OpenFiles.raise(for: config.api.maxConnections),
-                maxPerAddress: config.api.maxConnectionsPerAddress,
-                proxies: settings.proxies
-            ),
-            doors: doors,
-            logger: runtime.logger
-        )
+        var listening = APISettings(host: config.http.host, port: config.http.port)
+        listening.maxConnections = OpenFiles.raise(for: config.api.maxConnections)
+        listening.maxPerAddress = config.api.maxConnectionsPerAddress
+        listening.proxies = settings.proxies
+        server = APIServer(settings: listening, endpoints: endpoints, logger: runtime.logger)
     }
 
     private static func senders(
@@ -166,7 +151,7 @@ package struct APIComposition {
                     http: HTTPClient(transport: transport, target: "google_keys"),
                     logger: runtime.logger
                 )
-                senders.googlePlay = .init(tokens: tokens, packageName: push.packageName)
+                senders.googlePlay = (tokens, push.packageName)
             } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
         }
         return senders

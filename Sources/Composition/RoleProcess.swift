@@ -50,7 +50,7 @@ package struct RoleProcess {
             let sender = stores == nil ? nil : try Self.sender(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
             await SetupChecks(runtime: runtime).announce(roles.map(\.rawValue).sorted(), pool: pool)
-            let watch = doors.map { _ in APIComposition.watch(runtime, pool: doorsPool) }
+            let watch = doors.map { _ in APIComposition.statusHub(runtime, pool: doorsPool) }
             let work = stores.map {
                 WorkerComposition(
                     runtime,
@@ -69,7 +69,7 @@ package struct RoleProcess {
                     doors,
                     pool: doorsPool,
                     transport: transport,
-                    watch: watch,
+                    statusHub: watch,
                     dequeue: work?.dequeue
                 )
             }
@@ -114,13 +114,13 @@ package struct RoleProcess {
         }
         let pages = console.map { Part(service: NamedService($0), successTerminationBehavior: .ignore) }
         let watch = api.map {
-            Part(service: NamedService($0.watch), successTerminationBehavior: .ignore)
+            Part(service: NamedService($0.services.statusHub), successTerminationBehavior: .ignore)
         }
         let intake = api.map {
-            Part(service: NamedService($0.intake), successTerminationBehavior: .ignore)
+            Part(service: NamedService($0.services.events), successTerminationBehavior: .ignore)
         }
         let restores = api.map {
-            Part(service: NamedService($0.restores), successTerminationBehavior: .ignore)
+            Part(service: NamedService($0.services.restores), successTerminationBehavior: .ignore)
         }
         let worker = work.map {
             Part(

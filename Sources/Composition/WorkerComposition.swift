@@ -22,7 +22,7 @@ package struct WorkerComposition {
         pool: PostgresPool,
         transport: HTTPTransport,
         sender: WebhookSender?,
-        watch: RestoreWatch?,
+        watch: StatusHub?,
         untilIdle: Bool
     ) {
         let config = runtime.config

@@ -1,3 +1,4 @@
+import Dispatch
 package import Glibc
 
 /// Runs programs for tests; blocking, so not for the cooperative pool.
@@ -8,11 +9,8 @@ package enum ChildProcess {
         package init(description: String) { self.description = description }
     }
 
-    /// Runs a program to its end.
+    /// Runs a program, whose path comes first, to its end; output is appended to the file `log`.
     ///
-    /// - Parameters:
-    ///   - arguments: the program's path, then its arguments.
-    ///   - log: the file that output is appended to.
     /// - Throws: `Failure` with the end of the log when the program cannot start or does not end with 0.
     static func run(_ arguments: [String], log: String) throws {
         let pid = try start(arguments, output: log)
@@ -26,14 +24,10 @@ package enum ChildProcess {
         }
     }
 
-    /// Starts a program and leaves it alone.
+    /// Starts a program, whose path comes first, and leaves it alone; its standard input is the descriptor `input`, or
+    /// none.
     ///
-    /// - Parameters:
-    ///   - arguments: the program's path, then its arguments.
-    ///   - input: the descriptor that becomes its standard input; nil gives it none.
-    ///   - output: the file that output is appended to.
     /// - Returns: the process's number.
-    /// - Throws: `Failure` when the program cannot start.
     @discardableResult
     package static func start(_ arguments: [String], input: Int32? = nil, output: String) throws -> pid_t {
         var actions = posix_spawn_file_actions_t()
@@ -51,7 +45,7 @@ package enum ChildProcess {
         for descriptor in Files.list("/proc/self/fd").compactMap({ Int32($0) }) where descriptor > 2 {
             posix_spawn_file_actions_addclose(&actions, descriptor)
         }
-        // This may be a thread that hears no signals; a shell that hears of no child's end waits for ever.
+        // This thread may block signals; a shell that gets no signal of a child's end waits for ever.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -68,10 +62,40 @@ package enum ChildProcess {
         return pid
     }
 
+    /// Starts a shell script whose standard input ends when this process does, however it goes: then it cleans up.
+    ///
+    /// - Returns: the shell's number, and the end of a pipe that only this process holds open.
+    static func startGuardian(
+        _ script: String,
+        _ arguments: [String] = [],
+        output: String = "/dev/null"
+    ) throws -> (guardian: pid_t, lifeline: Int32) {
+        var ends: [Int32] = [0, 0]
+        guard pipe(&ends) == 0 else { throw Failure(description: "pipe failed: \(errno)") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        defer { close(ends[0]) }
+        // In a session of its own, so that what kills the tests' process group spares the shell.
+        let session = find("setsid").map { [$0] } ?? []
+        let command = session + ["/bin/sh", "-c", script, "sh"] + arguments
+        do { return (try start(command, input: ends[0], output: output), ends[1]) } catch {
+            close(ends[1])
+            throw error
+        }
+    }
+
     /// Finds a program in `PATH`, then in further directories.
     package static func find(_ name: String, also directories: [String] = []) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? ""
         let all = path.split(separator: ":").map(String.init) + directories
         return all.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+    }
+}
+
+extension DispatchQueue {
+    /// Does work that blocks here, away from the cooperative pool, and waits for it.
+    func run<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            async { continuation.resume(with: Result { try work() }) }
+        }
     }
 }

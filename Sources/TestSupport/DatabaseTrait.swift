@@ -17,9 +17,7 @@ package struct DatabaseTrait: TestTrait, SuiteTrait, TestScoping {
         guard testCase != nil else { return try await function() }
         let server = try await PrivatePostgres.shared
         let database = try await server.database(template)
-        do {
-            try await TestDatabase.$current.withValue(database, operation: function)
-        } catch {
+        do { try await TestDatabase.$current.withValue(database, operation: function) } catch {
             try await server.drop(database)
             throw error
         }
@@ -28,9 +26,7 @@ package struct DatabaseTrait: TestTrait, SuiteTrait, TestScoping {
 }
 
 extension Trait where Self == DatabaseTrait {
-    /// An empty database for each test.
     package static var database: Self { DatabaseTrait(.empty) }
 
-    /// A database for each test, cloned from a template.
     package static func database(_ template: DatabaseTemplate) -> Self { DatabaseTrait(template) }
 }

@@ -1,9 +1,7 @@
 import FoundationEssentials
 import Glibc
 
-/// The few file operations that test servers need.
 package enum Files {
-    /// The package's own folder.
     static let packageFolder = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
     static func read(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
@@ -15,10 +13,6 @@ package enum Files {
     /// Makes a private directory with a name so short that a socket in it has a legal path.
     ///
     /// Not where `TMPDIR` points: that may be long, and closed to the user that servers run as.
-    ///
-    /// - Parameter parent: where it is made.
-    /// - Returns: its path.
-    /// - Throws: `ChildProcess.Failure`.
     package static func makeTemporaryDirectory(in parent: String = "/tmp") throws -> String {
         var template = Array("\(parent)/pgtest-XXXXXX".utf8CString)
         guard let path = mkdtemp(&template) else { throw ChildProcess.Failure(description: "mkdtemp failed: \(errno)") }

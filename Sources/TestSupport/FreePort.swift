@@ -1,11 +1,10 @@
 import Glibc
 
-/// A TCP port on loopback that was free a moment ago; whoever uses it tries another when somebody took it meanwhile.
+/// A TCP port on loopback that was free a moment ago; 0 when none was found.
 ///
-/// Below the range from which the kernel takes the local ends of connections, so that a server that is restarted finds
-/// its port free again.
-///
-/// - Returns: the port; 0 when none was found.
+/// Its user tries another when it was taken meanwhile. It is below the range from which the kernel takes the local ends
+/// of
+/// connections, so that a server that is restarted finds it free again.
 package func freeLoopbackPort() -> UInt16 {
     for _ in 0..<200 {
         let port = UInt16.random(in: 22_000..<32_000)
@@ -16,9 +15,9 @@ package func freeLoopbackPort() -> UInt16 {
     return 0
 }
 
-/// A TCP port on loopback that refuses every connection: bound, so that nobody else can take it, and never listening.
+/// A TCP port on loopback that refuses every connection: bound, so that no other process can take it, and never listening.
 ///
-/// A port that was merely free a moment ago may belong to somebody else by the time it is used.
+/// A port that was merely free a moment ago may belong to another process by the time it is used.
 package struct ClosedPort: ~Copyable {
     private let descriptor: Int32
     /// The port; 0 when it could not be bound.
@@ -36,7 +35,6 @@ package struct LoopbackListener: Sendable {
     /// Where it listens; 0 when it could not be made.
     package let port: UInt16
 
-    /// Begins to listen on a free port.
     package init() { (descriptor, port) = bindLoopback(listening: true) }
 
     /// Stops listening; connections in the backlog are reset.
@@ -46,16 +44,25 @@ package struct LoopbackListener: Sendable {
 /// Binds a new socket to a port, of the system's choice by default; port 0 when that failed.
 func bindLoopback(_ port: UInt16 = 0, listening: Bool) -> (descriptor: Int32, port: UInt16) {
     let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    let (isReady, bound) = withLoopback(port) { address, length in
+        bind(descriptor, address, length.pointee) == 0 && (!listening || listen(descriptor, 16) == 0)
+            && getsockname(descriptor, address, length) == 0
+    }
+    return (descriptor, isReady ? bound : 0)
+}
+
+/// Calls a function with the address of a port on loopback; also returns the port that the address has afterwards.
+func withLoopback<Value>(
+    _ port: UInt16,
+    _ body: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Value
+) -> (Value, port: UInt16) {
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
     address.sin_port = port.bigEndian
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let isReady = withUnsafeMutablePointer(to: &address) { pointer in
-        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-            bind(descriptor, address, length) == 0 && (!listening || listen(descriptor, 16) == 0)
-                && getsockname(descriptor, address, &length) == 0
-        }
+    let value = withUnsafeMutablePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, &length) }
     }
-    return (descriptor, isReady ? UInt16(bigEndian: address.sin_port) : 0)
+    return (value, UInt16(bigEndian: address.sin_port))
 }

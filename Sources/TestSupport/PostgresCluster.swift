@@ -15,12 +15,7 @@ struct PostgresCluster: Sendable {
     private var log: String { "\(directory)/server.log" }
     private var toolLog: String { "\(directory)/tools.log" }
 
-    /// Creates a cluster that is still stopped.
-    ///
-    /// - Parameters:
-    ///   - settings: server settings beside those that make a test server fast.
-    ///   - options: further options of `initdb`.
-    /// - Throws: `ChildProcess.Failure`.
+    /// Creates a cluster that is still stopped; `settings` come beside those that make a test server fast.
     init(settings: [String: String], options: [String] = []) throws {
         guard let initdb = Self.findInitdb() else {
             throw ChildProcess.Failure(description: "no PostgreSQL server is installed (initdb was not found)")
@@ -57,8 +52,6 @@ struct PostgresCluster: Sendable {
     }
 
     /// Creates a stopped standby that streams from a running server, under the name `standby`.
-    ///
-    /// - Throws: `ChildProcess.Failure`.
     init(standbyOf primary: PostgresCluster) throws {
         binaries = primary.binaries
         directory = try Files.makeTemporaryDirectory()
@@ -73,19 +66,14 @@ struct PostgresCluster: Sendable {
         try startWatchdog()
     }
 
-    /// The path of a program that came with the server.
     func program(_ name: String) -> String { "\(binaries)/\(name)" }
 
-    /// Makes a standby the primary.
     func promote() throws { try pgctl(["promote", "--timeout=60"]) }
 
     func start() throws {
-        do {
-            try pgctl(["start", "--log=\(log)", "--timeout=60"])
-        } catch {
-            // pg_ctl only says to look there.
-            let text = (try? Files.read(log)) ?? ""
-            throw ChildProcess.Failure(description: "\(error)\n\(text.suffix(2000))")
+        do { try pgctl(["start", "--log=\(log)", "--timeout=60"]) } catch {
+            // pg_ctl only names the log.
+            throw ChildProcess.Failure(description: "\(error)\n\(((try? Files.read(log)) ?? "").suffix(2000))")
         }
     }
 
@@ -95,10 +83,6 @@ struct PostgresCluster: Sendable {
         return first.flatMap { pid_t($0) }.map { kill($0, 0) == 0 } ?? false
     }
 
-    /// Stops the server.
-    ///
-    /// - Parameter immediately: whether to leave without a farewell, as in a crash.
-    /// - Throws: `ChildProcess.Failure`.
     func stop(immediately: Bool) throws { try pgctl(["stop", "--mode=\(immediately ? "immediate" : "fast")"]) }
 
     private func pgctl(_ arguments: [String]) throws {
@@ -106,12 +90,7 @@ struct PostgresCluster: Sendable {
     }
 
     /// Starts a process that ends the server and removes its files when this process is gone, however it went.
-    ///
-    /// It waits for the end of a pipe that only this process holds open.
     private func startWatchdog() throws {
-        var ends: [Int32] = [0, 0]
-        guard pipe(&ends) == 0 else { throw ChildProcess.Failure(description: "pipe failed: \(errno)") }
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         let script = """
             trap '' HUP INT TERM
             read -r _
@@ -119,16 +98,11 @@ struct PostgresCluster: Sendable {
             for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
             rm -rf '\(directory)' '\(home)'
             """
-        // In a session of its own, so that what kills the tests' process group spares it.
-        let session = ChildProcess.find("setsid").map { [$0] } ?? []
-        try ChildProcess.start(session + ["/bin/sh", "-c", script], input: ends[0], output: "/dev/null")
-        close(ends[0])
         // The write end stays open until this process ends.
+        _ = try ChildProcess.startGuardian(script)
     }
 
-    // MARK: The server's user
-
-    /// PostgreSQL refuses to run as root, so root lends it another user.
+    /// PostgreSQL refuses to run as root, so root runs it as another user.
     private static let serverUser: String? = {
         guard getuid() == 0 else { return nil }
         return ["postgres", "nobody"].first { getpwnam($0) != nil }
@@ -136,9 +110,9 @@ struct PostgresCluster: Sendable {
 
     private func runAsServerUser(_ arguments: [String]) throws {
         var prefix: [String] = []
-        if let user = Self.serverUser {
+        if let user = Self.serverUser, let entry = getpwnam(user) {
             if let setpriv = ChildProcess.find("setpriv", also: ["/usr/bin"]) {
-                prefix = [setpriv, "--reuid=\(user)", "--regid=\(Self.groupID(of: user))", "--init-groups"]
+                prefix = [setpriv, "--reuid=\(user)", "--regid=\(entry.pointee.pw_gid)", "--init-groups"]
             } else if let runuser = ChildProcess.find("runuser", also: ["/sbin", "/usr/sbin"]) {
                 prefix = [runuser, "-u", user, "--"]
             }
@@ -147,7 +121,7 @@ struct PostgresCluster: Sendable {
     }
 
     /// Gives a file or directory to the server's user.
-    static func lend(_ path: String) throws {
+    static func giveToServerUser(_ path: String) throws {
         guard let user = Self.serverUser, let entry = getpwnam(user) else { return }
         guard chown(path, entry.pointee.pw_uid, entry.pointee.pw_gid) == 0 else {
             throw ChildProcess.Failure(description: "chown failed: \(errno)")
@@ -156,12 +130,10 @@ struct PostgresCluster: Sendable {
 
     private func handOver(_ path: String) throws {
         guard Self.serverUser != nil else { return }
-        try Self.lend(path)
+        try Self.giveToServerUser(path)
         // Tools run as that user append to a log that root may have begun.
         Files.remove(toolLog)
     }
-
-    private static func groupID(of user: String) -> gid_t { getpwnam(user)?.pointee.pw_gid ?? 0 }
 
     private static func resolved(_ path: String) -> String {
         guard let real = realpath(path, nil) else { return path }

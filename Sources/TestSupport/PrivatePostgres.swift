@@ -1,5 +1,6 @@
 import Dispatch
 import Postgres
+import Synchronization
 
 /// A PostgreSQL server for tests alone, on a Unix socket and on loopback, gone when the process is.
 ///
@@ -8,51 +9,43 @@ import Postgres
 package final class PrivatePostgres: Sendable {
     /// Where commands that block run; one after the other, so that the shared server is started once.
     private static let queue = DispatchQueue(label: "test.postgres")
-    private static let sharedServer = Once<String, PrivatePostgres>()
+    private static let sharedServer = Task { try await start() }
 
     private let cluster: PostgresCluster
-    private let templates = Once<String, String>()
-    private let databases = Counter()
+    /// The databases that others are cloned from, by the template's name.
+    private let templates = Mutex<[String: Task<String, any Error>]>([:])
+    private let databases = Atomic(0)
 
     private init(_ cluster: PostgresCluster) { self.cluster = cluster }
 
     /// The server that all tests of this process share.
     package static var shared: PrivatePostgres {
-        get async throws { try await sharedServer.value(for: "") { try await start() } }
+        get async throws { try await sharedServer.value }
     }
 
     /// Starts a server of one's own; ends with the process, or with `stop()`.
     ///
-    /// - Parameters:
-    ///   - settings: lines for `postgresql.conf`, values quoted as there.
-    ///   - options: further options of `initdb`.
-    /// - Returns: the server, ready for connections.
-    /// - Throws: an error that prints the end of the server's log.
+    /// `settings` are lines for `postgresql.conf`, values quoted as there; `options` are further ones of `initdb`.
     package static func start(
         settings: [String: String] = [:],
         options: [String] = []
     ) async throws -> PrivatePostgres {
-        try await blocking {
+        try await queue.run {
             try PrivatePostgres(started { try PostgresCluster(settings: settings, options: options) })
         }
     }
 
     /// Starts a standby that streams from this server, under the name `standby`.
     package func standby() async throws -> PrivatePostgres {
-        let cluster = cluster
-        return try await Self.blocking { try PrivatePostgres(Self.started { try PostgresCluster(standbyOf: cluster) }) }
+        try await blocking { cluster in try PrivatePostgres(Self.started { try PostgresCluster(standbyOf: cluster) }) }
     }
 
-    /// Makes this standby the primary.
-    package func promote() async throws {
-        let cluster = cluster
-        try await Self.blocking { try cluster.promote() }
-    }
+    package func promote() async throws { try await blocking { try $0.promote() } }
 
     /// Gives a file or directory to the user that servers run as.
-    package static func lend(_ path: String) throws { try PostgresCluster.lend(path) }
+    package static func giveToServerUser(_ path: String) throws { try PostgresCluster.giveToServerUser(path) }
 
-    /// Starts a new server; one whose port somebody else took meanwhile is made again.
+    /// Starts a new server; one whose port another process took meanwhile is made again.
     private static func started(_ make: () throws -> PostgresCluster) throws -> PostgresCluster {
         for _ in 0..<3 {
             let cluster = try make()
@@ -66,20 +59,11 @@ package final class PrivatePostgres: Sendable {
         return cluster
     }
 
-    /// The loopback port.
     package var port: UInt16 { cluster.port }
 
-    /// The directory with the Unix socket.
     package var socketDirectory: String { cluster.directory }
 
-    /// Dumps a schema by `pg_dump`, without data, owners and privileges.
-    ///
-    /// - Parameters:
-    ///   - database: a database of this server.
-    ///   - schema: the schema's name.
-    ///   - tables: patterns of tables to leave out.
-    /// - Returns: the text.
-    /// - Throws: `ChildProcess.Failure`.
+    /// Dumps a schema by `pg_dump`, without data, owners, privileges and the `tables` of these patterns.
     package func dump(_ database: TestDatabase, schema: String, without tables: [String]) async throws -> String {
         let program = cluster.program("pg_dump")
         let file = try Files.makeTemporaryDirectory() + "/dump.sql"
@@ -88,65 +72,55 @@ package final class PrivatePostgres: Sendable {
                 program, "--schema-only", "--no-owner", "--no-privileges", "--schema=\(schema)", "--file=\(file)",
                 "--dbname=\(url(database: database.name))",
             ] + tables.map { "--exclude-table=\($0)" }
-        return try await Self.blocking {
+        return try await Self.queue.run {
             try ChildProcess.run(arguments, log: file + ".log")
             return try Files.read(file)
         }
     }
 
-    /// How to reach a database of this server.
+    /// How to reach a database of this server, over the Unix socket or loopback.
     ///
-    /// - Parameters:
-    ///   - database: the database's name.
-    ///   - overTCP: whether to go over loopback instead of the Unix socket.
-    ///   - user: the role; needs no password, unless it is a member of `password_required` and comes over TCP.
-    /// - Returns: a connection string.
+    /// A `user` needs no password, unless it is a member of `password_required` and comes over TCP.
     package func url(database: String, overTCP: Bool = false, user: String = "postgres") -> String {
         let host = overTCP ? "127.0.0.1" : cluster.directory
         return "host='\(host)' port=\(cluster.port) user='\(user)' dbname='\(database)'"
     }
 
-    /// Stops the server.
     package func stop(immediately: Bool = false) async throws {
-        let cluster = cluster
-        try await Self.blocking { try cluster.stop(immediately: immediately) }
+        try await blocking { try $0.stop(immediately: immediately) }
     }
 
-    /// Starts the server again after `stop()`.
-    package func start() async throws {
-        let cluster = cluster
-        try await Self.blocking { try cluster.start() }
-    }
+    package func start() async throws { try await blocking { try $0.start() } }
 
-    /// Whether the server's process is there.
     package var isRunning: Bool { cluster.isRunning }
 
-    /// Stops and starts the server.
-    ///
-    /// - Parameter immediate: whether it leaves without a farewell, as in a crash.
-    /// - Throws: an error that prints the end of the server's log.
+    /// Stops, `immediate` as in a crash, and starts the server.
     package func restart(immediate: Bool = false) async throws {
         try await stop(immediately: immediate)
         try await start()
     }
 
-    // MARK: Databases
-
     /// Makes a database, cloned from a template that is prepared on its first use.
     package func database(_ template: DatabaseTemplate = .empty) async throws -> TestDatabase {
-        let source = try await templates.value(for: template.name) {
-            let name = "template_\(template.name)"
-            try await self.administer("CREATE DATABASE \(name)")
-            try await template.prepare(self.url(database: name))
-            return name
-        }
-        let name = "test_\(databases.next())"
+        let source = try await templates.withLock { templates in
+            let made = templates[template.name] ?? Task { try await make(template) }
+            templates[template.name] = made
+            return made
+        }.value
+        let name = "test_\(databases.add(1, ordering: .relaxed).newValue)"
         // By default the server writes each block of the template to its log, which takes longer than most tests do.
         try await administer("CREATE DATABASE \(name) TEMPLATE \(source) STRATEGY FILE_COPY")
         return TestDatabase(name: name, server: self)
     }
 
-    /// Drops a database; whoever is connected is thrown out.
+    private func make(_ template: DatabaseTemplate) async throws -> String {
+        let name = "template_\(template.name)"
+        try await administer("CREATE DATABASE \(name)")
+        try await template.prepare(url(database: name))
+        return name
+    }
+
+    /// Drops a database; its connections are closed.
     package func drop(_ database: TestDatabase) async throws {
         try await administer("DROP DATABASE IF EXISTS \(database.name) WITH (FORCE)")
     }
@@ -159,9 +133,10 @@ package final class PrivatePostgres: Sendable {
         await connection.close()
     }
 
-    private static func blocking<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value
-    {
-        try await queue.run(work)
+    private func blocking<Value: Sendable>(
+        _ work: @escaping @Sendable (PostgresCluster) throws -> Value
+    ) async throws -> Value {
+        try await Self.queue.run { [cluster] in try work(cluster) }
     }
 }
 
@@ -172,13 +147,11 @@ package struct DatabaseTemplate: Sendable {
     /// Fills the template, given how to reach it; must have closed its connections on return.
     package var prepare: @Sendable (_ url: String) async throws -> Void
 
-    /// Describes a template.
     package init(name: String, prepare: @escaping @Sendable (_ url: String) async throws -> Void) {
         self.name = name
         self.prepare = prepare
     }
 
-    /// A database without anything in it.
     package static let empty = DatabaseTemplate(name: "empty") { _ in }
 }
 
@@ -187,13 +160,9 @@ package struct TestDatabase: Sendable {
     /// The database of the running test, which the trait `.database` provides.
     @TaskLocal package static var current: TestDatabase?
 
-    /// The database's name.
     package let name: String
-    /// The server it is on.
     package let server: PrivatePostgres
 
-    /// How to reach it over the Unix socket.
     package var url: String { server.url(database: name) }
-    /// How to reach it over loopback.
     package var tcpURL: String { server.url(database: name, overTCP: true) }
 }

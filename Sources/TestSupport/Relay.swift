@@ -25,12 +25,9 @@ package final class Relay: Sendable {
 
     private let order = Mutex(Order())
     private let bell: Int32
-    /// Where to connect.
     package let port: UInt16
 
-    /// Begins to relay.
-    ///
-    /// - Parameter target: the port on loopback that it leads to.
+    /// Begins to relay to a port on loopback.
     package init(to target: UInt16) {
         var ends: [Int32] = [-1, -1]
         _ = socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends)

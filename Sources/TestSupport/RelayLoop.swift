@@ -103,13 +103,12 @@ struct RelayLoop {
         if polls[1].revents != 0 {
             var bytes = [UInt8](repeating: 0, count: 64)
             _ = read(bell, &bytes, bytes.count)
-            // The weather first: whoever comes now comes under the new one.
+            // The weather first: a connection that comes now comes under the new one.
             return
         }
         if polls[0].revents != 0 { welcome() }
     }
 
-    /// Closes everything.
     mutating func end() {
         for index in pairs.indices { pairs[index].isBroken = true }
         bury()
@@ -140,15 +139,7 @@ struct RelayLoop {
 
     private func reachTarget() -> Int32? {
         let server = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        address.sin_port = target.bigEndian
-        let isReached = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(server, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
+        let isReached = withLoopback(target) { connect(server, $0, $1.pointee) == 0 }.0
         guard isReached, fcntl(server, F_SETFL, O_NONBLOCK) == 0 else {
             close(server)
             return nil
@@ -156,7 +147,7 @@ struct RelayLoop {
         return server
     }
 
-    /// Takes out the pairs that are over: with a reset, unless both ends said farewell.
+    /// Takes out the pairs that are over: with a reset, unless both ends closed it.
     private mutating func bury() {
         for pair in pairs where pair.isOver {
             for socket in Set(pair.flows.flatMap { [$0.from, $0.to] }) {

@@ -17,10 +17,8 @@ package struct SeededGenerator: RandomNumberGenerator, Sendable {
     /// True once in so many cases.
     package mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
 
-    /// A number below a bound, which is at least 1.
     package mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<max(bound, 1), using: &self) }
 
-    /// One of a few values, all equally likely.
     package mutating func pick<Value>(_ first: Value, _ others: Value...) -> Value {
         let index = Int.random(in: 0...others.count, using: &self)
         return index == 0 ? first : others[index - 1]

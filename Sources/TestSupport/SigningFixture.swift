@@ -1,24 +1,20 @@
 import Foundation
 import Glibc
+import Testing
 
 /// Scripts that sign as the App Store does, with OpenSSL and Python alone, under a root of their own.
 package enum SigningFixture {
-    private static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent().appendingPathComponent("Tests/ProcessTests/Fixtures").path
+    private static let folder = Files.packageFolder + "/Tests/ProcessTests/Fixtures"
 
     /// There is no Python.
     package struct Missing: Error {}
 
-    /// Signs something; the root ends up in `root.pem`.
+    /// Signs something with a script of that name: its arguments are `folder`, where everything is put, and
+    /// `arguments`.
     ///
-    /// - Parameters:
-    ///   - script: the script's name; its arguments are the folder and what follows here.
-    ///   - folder: where everything is put.
-    ///   - arguments: what else it has to know.
-    ///   - input: a file of the folder that it reads.
-    ///   - output: the file of the folder that holds what it prints.
-    /// - Returns: what it complained of, for whoever wonders why the rest failed.
-    /// - Throws: where it did not run.
+    /// It reads the file `input` and prints into the file `output`, both of the folder; the root ends up in `root.pem`.
+    ///
+    /// - Returns: what it complained of, which says why the rest failed.
     package static func run(
         _ script: String,
         in folder: String,
@@ -32,7 +28,7 @@ package enum SigningFixture {
         let files = [input.map { folder + "/" + $0 } ?? "/dev/null", folder + "/" + output]
         let command = [python, Self.folder + "/" + script, folder] + arguments
         let signer = try ChildProcess.start(["/bin/sh", "-c", shell, "sh"] + files + command, output: log)
-        while waitpid(signer, nil, WNOHANG) == 0 { try await Task.sleep(for: .milliseconds(20)) }
+        try await eventually("\(script) goes on", within: .seconds(300)) { waitpid(signer, nil, WNOHANG) != 0 }
         return try String(contentsOfFile: log, encoding: .utf8)
     }
 }

@@ -69,17 +69,6 @@ func failure(of body: () async throws -> some Any) async throws -> PostgresError
 /// No error was thrown where one should have been.
 struct Missing: Error {}
 
-/// Asks again until the answer is yes, for what other processes do in their own time.
-///
-/// Fails after a minute.
-func eventually(_ question: () async throws -> Bool) async throws {
-    let deadline = ContinuousClock.now + .seconds(60)
-    while try await !question() {
-        try #require(ContinuousClock.now < deadline, "waited too long")
-        try await Task.sleep(for: .milliseconds(2))
-    }
-}
-
 /// Waits until a statement that contains a text runs on the server.
 func statementRuns(_ text: String, seenBy observer: PostgresConnection) async throws {
     try await eventually {

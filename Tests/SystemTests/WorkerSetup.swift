@@ -88,11 +88,7 @@ extension World {
     ///
     /// The database tells nobody what a worker did, so this asks again and again, for a minute at most.
     func until(_ query: PostgresQuery, comment: Comment? = nil) async throws {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while try await number(query) == 0 {
-            try #require(ContinuousClock.now < deadline, comment ?? "waited in vain")
-            try await Task.sleep(for: .milliseconds(10))
-        }
+        try await eventually(comment ?? "waited in vain") { try await number(query) != 0 }
     }
 
     private func runWorker(_ setup: WorkerSetup) async throws {

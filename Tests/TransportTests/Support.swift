@@ -63,15 +63,6 @@ func name(_ name: String) throws -> HTTPField.Name {
     try #require(HTTPField.Name(name))
 }
 
-/// Asks again until the answer is yes; fails after a minute.
-func eventually(_ question: () -> Bool) async throws {
-    let deadline = ContinuousClock.now + .seconds(60)
-    while !question() {
-        try #require(ContinuousClock.now < deadline, "waited too long")
-        try await Task.sleep(for: .milliseconds(1))
-    }
-}
-
 /// A signal that one side sends any number of times and the other awaits.
 struct Signal: Sendable {
     private let stream: AsyncStream<Void>

@@ -69,14 +69,13 @@ import UserRequests
         let bodies = BodyBudget(security: SecurityLog())
         router.post("/") { request, context -> String in
             do {
-                let body: ReleaseBody = try await SmallBody.read(
-                    request,
-                    of: "ann",
-                    within: bodies,
-                    context,
-                    fix: "Send a JSON object with reference."
+                let body: ReleaseBody = try await bodies.fields(
+                    of: request,
+                    from: "ann",
+                    needed: "reference",
+                    context
                 )
-                try SmallBody.check(["reference": body.reference])
+                try BodyFault.check([("reference", body.reference)])
                 return ""
             } catch let problem as Problem {
                 return [problem.kind.rawValue, problem.field ?? "", problem.fix ?? ""].joined(separator: "|")
@@ -110,12 +109,12 @@ import UserRequests
             try await answer("{}", type: "text/plain")
                 == Problem(.unsupportedMediaType, field: "Content-Type", fix: "Send application/json.")
         )
-        let long = #"{"reference":"\#(String(repeating: "x", count: SmallBody.maximumBytes))"}"#
+        let long = #"{"reference":"\#(String(repeating: "x", count: BodyBudget.fewFieldsBytes))"}"#
         #expect(try await answer(long)?.kind == .bodyTooLarge)
     }
 
     @Test func `A reply of the longest text, however it is written, is short enough`() {
         let escaped = String(repeating: #"😀"#, count: 2000)
-        #expect(#"{"text":"\#(escaped)","decision":"object"}"#.utf8.count <= SmallBody.maximumBytes)
+        #expect(#"{"text":"\#(escaped)","decision":"object"}"#.utf8.count <= BodyBudget.fewFieldsBytes)
     }
 }

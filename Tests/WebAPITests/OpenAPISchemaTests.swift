@@ -70,7 +70,7 @@ import Testing
             let limit =
                 switch operation.path {
                 case "/v1/restores": RestoreBody.maximumBytes
-                case "/v1/tickets/{id}/replies", "/v1/releases": SmallBody.maximumBytes
+                case "/v1/tickets/{id}/replies", "/v1/releases": BodyBudget.fewFieldsBytes
                 case "/v1/webhooks/app-store": WebhookRoutes.maximumUnknownBytes
                 default: WebhookRoutes.maximumBytes
                 }

@@ -21,14 +21,18 @@ import Transport
 
     init() throws { document = try OpenAPIDocument() }
 
-    /// A router with every door, behind which nothing is ever reached.
+    /// A router with every endpoint, behind which nothing is ever reached.
     private func routes() throws -> [APIRouter.Route] {
         let logger = Logger(label: "openapi") { _ in SwiftLogNoOpLogHandler() }
         let nowhere = PostgresConfiguration(connectionString: "host=127.0.0.1 port=1")
         let requests = AppRequests(pool: PostgresPool(configuration: nowhere, logger: logger))
-        let doors = APIDoors(
-            requests: requests,
-            watch: RestoreWatch(requests: requests, listener: nil, logger: logger),
+        let endpoints = APIEndpoints(
+            services: APIServices(
+                requests: requests,
+                statusHub: StatusHub(requests: requests, listener: nil, logger: logger),
+                restores: RestoreIntake(requests: requests),
+                events: EventIntake(logger: logger) { _, _ in }
+            ),
             tokens: AppTokens(
                 firebase: try FirebaseTokens(
                     projectID: "demo",
@@ -39,15 +43,12 @@ import Transport
             ),
             messages: try Messages(),
             senders: WebhookSenders(),
-            restores: RestoreIntake(requests: requests),
-            intake: EventIntake(logger: logger) { _, _ in },
             perUser: nil,
             perAddress: nil,
-            addresses: ClientAddresses(proxies: .init()),
             isReady: { true },
             logger: logger
         )
-        return doors.router(inFlight: 500).routes
+        return endpoints.router(inFlight: 500, proxies: .init()).routes
     }
 
     // MARK: Routes

@@ -12,36 +12,30 @@ struct BenchAssets {
     private static let assets = 100_000
     private static let user = "many-1"
 
-    /// Measures it.
     func measure() async throws -> [BenchMeasurement] {
         try await database.load(1, prefix: "many-", assets: Self.assets)
-        let watch = Task { try await longestWait() }
-        let elapsed: Duration
-        do {
-            elapsed = try await ContinuousClock().measure { try await work() }
-        } catch {
-            watch.cancel()
-            throw error
+        let waiting = Task { try await longestWait() }
+        let elapsed = try await cleaningUp({ waiting.cancel() }) {
+            try await ContinuousClock().measure { try await work() }
         }
-        watch.cancel()
-        let (waited, looks) = try await watch.value
-        let frozen = try await database.pool.query(
+        let (waited, reads) = try await waiting.value
+        let frozen = try await database.number(
             "SELECT count(*) FROM assets AS a WHERE a.user_id = \(Self.user) AND a.frozen_reasons <> '{}'"
-        ).first?.decode(Int64.self, at: 0)
-        guard frozen == 0, looks > 10 else {
-            throw CommandFailure(.software, "\(frozen ?? 0) assets are frozen still, after \(looks) looks")
+        )
+        guard frozen == 0, reads > 10 else {
+            throw CommandFailure(.software, "\(frozen) assets are frozen still, after \(reads) reads")
         }
         return [
-            BenchMeasurement(name: "assets_100k_unfrozen", value: elapsed.milliseconds / 1000, unit: "s", below: 60),
-            BenchMeasurement(name: "assets_lock_held", value: waited, unit: "ms", below: 50),
+            BenchMeasurement("assets_100k_unfrozen", elapsed.milliseconds / 1000, "s", below: 60),
+            BenchMeasurement("assets_lock_held", waited, "ms", below: 50),
         ]
     }
 
     /// The longest wait of another session for the user's row, or for the assets that change just now, in milliseconds.
-    private func longestWait() async throws -> (Double, looks: Int) {
+    private func longestWait() async throws -> (Double, reads: Int) {
         let clock = ContinuousClock()
-        var (longest, looks) = (0.0, 0)
-        // Batches go by id: whatever lies before is done, and a scan of it would be counted as waiting.
+        var (longest, reads) = (0.0, 0)
+        // Batches go by id: what lies before is done, and a scan of it would be counted as waiting.
         var last: Int64 = 0
         while !Task.isCancelled {
             let started = clock.now
@@ -64,9 +58,9 @@ struct BenchAssets {
                 }
             } catch let error as PostgresError where error.code == .cancelled { break }
             longest = max(longest, (clock.now - started).milliseconds)
-            looks += 1
+            reads += 1
             try? await Task.sleep(for: .milliseconds(2))
         }
-        return (longest, looks)
+        return (longest, reads)
     }
 }

@@ -20,10 +20,10 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(help: "Jobs in each measurement.")
     var jobs = 20_000
 
-    @Option(help: "Seconds that each measurement of the doors is kept up.")
+    @Option(help: "Seconds that each measurement of the HTTP API is kept up.")
     var seconds = 60
 
-    @Option(help: "Users of the runs over everybody.")
+    @Option(help: "Users of the runs over all users.")
     var users = 100_000
 
     @Option(help: "Decisions in the large database of --full; the small one has a twentieth.")
@@ -43,13 +43,13 @@ struct BenchCommand: AsyncParsableCommand {
         case throughput
         /// What checks leave that confirm what is known; with `--full`, what grows with the database.
         case size
-        /// How long people wait.
+        /// How long users wait.
         case people
         /// How long they wait over HTTP, and how fast events are kept.
-        case doors
+        case http
         /// What one process costs.
         case process
-        /// What runs over everybody cost.
+        /// What runs over all users cost.
         case runs
         /// How many assets of one user come back how fast.
         case assets
@@ -61,19 +61,19 @@ struct BenchCommand: AsyncParsableCommand {
 
     @Option(
         parsing: .upToNextOption,
-        help: "Only these parts: throughput, size, people, doors, process, runs, assets, signatures."
+        help: "Only these parts: throughput, size, people, http, process, runs, assets, signatures."
     )
     var only = Part.allCases
 
     @OptionGroup var options: OutputOptions
 
     func validate() throws {
-        guard (1000...1_000_000).contains(jobs) else { throw ValidationError("--jobs: give 1000 to 1000000") }
-        guard (10_000...10_000_000).contains(users) else { throw ValidationError("--users: give 10000 to 10000000") }
-        guard (1_000_000...100_000_000).contains(decisions) else {
-            throw ValidationError("--decisions: give 1000000 to 100000000")
+        for (option, value, range) in [
+            ("jobs", jobs, 1000...1_000_000), ("users", users, 10_000...10_000_000),
+            ("decisions", decisions, 1_000_000...100_000_000), ("seconds", seconds, 1...600),
+        ] where !range.contains(value) {
+            throw ValidationError("--\(option): give \(range.lowerBound) to \(range.upperBound)")
         }
-        guard (1...600).contains(seconds) else { throw ValidationError("--seconds: give 1 to 600") }
     }
 
     private struct Printed: Encodable {
@@ -86,15 +86,10 @@ struct BenchCommand: AsyncParsableCommand {
         try await reporting {
             let runtime = try Runtime(level: .warning)
             let database = only.contains(where: \.needsDatabase) ? try await Self.database(runtime) : nil
-            let result: Result<Printed, any Error>
-            do {
-                result = .success(try await untilSignal { try await measure(database, runtime) })
-            } catch {
-                result = .failure(error)
+            let printed = try await cleaningUp({ await database?.drop() }) {
+                try await untilSignal { try await measure(database, runtime) }
             }
-            // Also after a signal, when this task is cancelled.
-            await Task { await database?.drop() }.value
-            try print(try result.get())
+            try print(printed)
             return .done
         }
     }
@@ -105,12 +100,12 @@ struct BenchCommand: AsyncParsableCommand {
     {
         try await withThrowingTaskGroup(of: Value?.self) { group in
             group.addTask {
-                for await _ in await UnixSignalsSequence(trapping: [.sigint, .sigterm]) { return nil }
+                for await _ in await UnixSignalsSequence(trapping: [.sigint, .sigterm]) { break }
                 return nil
             }
             group.addTask { try await body() }
             defer { group.cancelAll() }
-            guard let first = try await group.next(), let value = first else {
+            guard let value = try await group.next() ?? nil else {
                 throw CommandFailure(.elapsed, "interrupted; nothing is left behind")
             }
             return value
@@ -119,17 +114,14 @@ struct BenchCommand: AsyncParsableCommand {
 
     /// A database of its own on the configured server.
     private static func database(_ runtime: Runtime, suffix: String = "") async throws -> BenchDatabase {
-        let sqlDirectory = try runtime.sqlDirectory()
+        var configuration = runtime.postgres(connections: 8)
+        configuration.sessionSettings["statement_timeout"] = "0"
+        configuration.statementTimeout = nil
         do {
             return try await BenchDatabase(
-                configuration: runtime.postgres(connections: 1),
-                connect: { name in
-                    var configuration = runtime.postgres(connections: 8)
-                    configuration.sessionSettings["statement_timeout"] = "0"
-                    configuration.statementTimeout = nil
-                    return configuration.inDatabase(name)
-                },
-                sqlDirectory: sqlDirectory,
+                admin: runtime.postgres(connections: 1),
+                configuration: configuration,
+                sqlDirectory: try runtime.sqlDirectory(),
                 logger: runtime.logger,
                 suffix: suffix
             )
@@ -145,7 +137,7 @@ struct BenchCommand: AsyncParsableCommand {
         // Before anything else runs in this process.
         let signatures = only.contains(.signatures) ? try await SignatureChecks().measure() : []
         guard let database else { return Printed(measurements: signatures) }
-        let wornIn = only.contains(.people) || only.contains(.doors) ? await database.wearIn() : false
+        let wornIn = only.contains(.people) || only.contains(.http) ? await database.wearIn() : false
         let work = BenchWork(database: database, runtime: runtime, jobs: jobs)
         let simulator = try SimulatorProcess(prefixes: ["http-": jobs])
         defer { simulator.stop() }
@@ -156,11 +148,13 @@ struct BenchCommand: AsyncParsableCommand {
             if full { measurements += try await growth(runtime) }
         }
         if only.contains(.people) { measurements += try await work.people() }
-        if only.contains(.doors) {
-            measurements += try await BenchDoors(database: database, runtime: runtime, seconds: seconds).measure()
+        if only.contains(.http) {
+            measurements += try await BenchHTTP(database: database, runtime: runtime, seconds: seconds).measure()
         }
         if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
-        if only.contains(.assets) { measurements += try await work.assets() }
+        if only.contains(.assets) {
+            measurements += try await BenchAssets(database: database) { try await work.work(memoryStore()) }.measure()
+        }
         if only.contains(.runs) {
             measurements += try await BenchRuns(database: database, runtime: runtime, users: users).measure()
         }
@@ -178,22 +172,19 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     private func print(_ result: Printed) throws {
-        switch options.output {
-        case .json: try Output.json(result)
-        case .text:
-            func number(_ value: Double?) -> String {
-                value.map { String(format: $0 < 1000 ? "%.2f" : "%.0f", $0) } ?? "-"
-            }
-            Output.table(
-                ["measurement", "value", "unit", "limit", "ratio", "target", "holds"],
-                result.measurements.map {
-                    [
-                        $0.name, number($0.value), $0.unit, number($0.limit), number($0.ratio), number($0.target),
-                        $0.holds.map { $0 ? "yes" : "no" } ?? "-",
-                    ]
-                }
-            )
-            if let settings = result.settings { Output.line(settings) }
+        guard options.output == .text else { return try Output.json(result) }
+        func number(_ value: Double?) -> String {
+            value.map { String(format: $0 < 1000 ? "%.2f" : "%.0f", $0) } ?? "-"
         }
+        Output.table(
+            ["measurement", "value", "unit", "limit", "ratio", "target", "holds"],
+            result.measurements.map {
+                let holds = $0.holds.map { $0 ? "yes" : "no" } ?? "-"
+                return [
+                    $0.name, number($0.value), $0.unit, number($0.limit), number($0.ratio), number($0.target), holds,
+                ]
+            }
+        )
+        if let settings = result.settings { Output.line(settings) }
     }
 }

@@ -1,38 +1,34 @@
 import Entitlements
-package import Foundation
-package import Logging
+import Foundation
+import Logging
 import Migrations
-package import Postgres
+import Postgres
 import Queue
 
 /// A database of the bench's own on the configured server, with sample users and jobs.
-package struct BenchDatabase: Sendable {
-    package let pool: PostgresPool
+struct BenchDatabase: Sendable {
+    let pool: PostgresPool
     private let admin: PostgresPool
     private let configuration: PostgresConfiguration
-    /// The database's name.
-    package let name: String
+    let name: String
 
-    /// Creates and fills the database.
-    ///
-    /// `suffix`: the end of its name, where one process needs several.
-    /// `configuration`: how to reach the server; its user must be allowed to create databases.
-    /// `sqlDirectory`: the folder with `migrations` and `host`.
-    package init(
+    /// Creates and fills the database, under a name that ends in `suffix`; the server's user must be allowed to create
+    /// databases.
+    init(
+        admin: PostgresConfiguration,
         configuration: PostgresConfiguration,
-        connect: (String) -> PostgresConfiguration,
         sqlDirectory: String,
         logger: Logger,
         suffix: String = ""
     ) async throws {
         name = "entitlement_sync_bench_\(ProcessInfo.processInfo.processIdentifier)\(suffix)"
-        admin = PostgresPool(configuration: configuration, logger: logger)
-        try await admin.query("CREATE DATABASE \(rawSQL: name)")
-        self.configuration = connect(name)
+        self.admin = PostgresPool(configuration: admin, logger: logger)
+        try await self.admin.query("CREATE DATABASE \(rawSQL: name)")
+        self.configuration = configuration.inDatabase(name)
         pool = PostgresPool(configuration: self.configuration, logger: logger)
         do {
             let schema = try String(contentsOfFile: sqlDirectory + "/host/schema.sql", encoding: .utf8)
-            try await pool.withConnection { connection in try await connection.execute(script: schema) }
+            try await pool.withConnection { try await $0.execute(script: schema) }
             let source = try SchemaSource.load(directory: sqlDirectory)
             _ = try await Migrator(pool: pool, source: source)
                 .run(adapterPath: sqlDirectory + "/host/adapter.sql", dryRun: false)
@@ -42,7 +38,7 @@ package struct BenchDatabase: Sendable {
                 VALUES ('revenuecat', 'premium', 'premium', true)
                 """
             )
-            try await pool.withConnection { connection in try await connection.execute(script: Self.plainSQL) }
+            try await pool.withConnection { try await $0.execute(script: PlainSQL.procedure) }
         } catch {
             await drop()
             throw error
@@ -57,17 +53,17 @@ package struct BenchDatabase: Sendable {
     /// The whole server's log grows by a gibibyte, so nothing is done where it is archived or copied elsewhere.
     ///
     /// - Returns: `false`: that, or the bench's user may not.
-    package func wearIn() async -> Bool {
+    func wearIn() async -> Bool {
         do {
             return try await admin.withConnection { connection in
-                let alone = try await connection.query(
+                let isAlone = try await connection.query(
                     """
                     SELECT current_setting('archive_mode') = 'off'
                            AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_replication_slots)
                            AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_stat_replication)
                     """
                 ).first?.decode(Bool.self, at: 0)
-                guard alone == true else { return false }
+                guard isAlone == true else { return false }
                 for _ in 0..<Self.logFiles {
                     try await connection.query("SELECT pg_logical_emit_message(false, 'entitlement_sync', 'bench')")
                     try await connection.query("SELECT pg_switch_wal()")
@@ -82,12 +78,12 @@ package struct BenchDatabase: Sendable {
     private static let logFiles = 64
 
     /// Lets the server know what was loaded, as it does by itself within minutes.
-    package func settle() async throws {
+    func settle() async throws {
         try await pool.query("VACUUM (ANALYZE) users, assets, entitlement_sync.user_sync")
     }
 
     /// Loads free users, each with `assets` that the lapse froze, and a restore for each where they are `queued`.
-    package func load(_ count: Int, prefix: String, queued: Bool = true, assets: Int = 1) async throws {
+    func load(_ count: Int, prefix: String, queued: Bool = true, assets: Int = 1) async throws {
         try await pool.withConnection { connection in
             try await connection.query(
                 "INSERT INTO users (id) SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n"
@@ -105,25 +101,12 @@ package struct BenchDatabase: Sendable {
                 SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n
                 """
             )
-            guard queued else { return }
-            try await connection.query(
-                """
-                INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
-                SELECT u.user_key, now(), 0, entitlement_sync.new_id(), now()
-                  FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
-                """
-            )
         }
+        if queued { try await queue("restore", lane: 0, prefix: prefix) }
     }
 
-    /// Loads users without assets and without jobs, each with a check within the month.
-    ///
-    /// - Parameters:
-    ///   - count: how many.
-    ///   - prefix: what their ids begin with.
-    ///   - type: `free` or `subscriber`.
-    /// - Throws: `PostgresError`.
-    package func loadKnown(_ count: Int, prefix: String, type: String) async throws {
+    /// Loads users without assets and without jobs, each with a check within the month; `type`: `free` or `subscriber`.
+    func loadKnown(_ count: Int, prefix: String, type: String) async throws {
         try await pool.query(
             "INSERT INTO users (id, type) SELECT \(prefix) || n, \(type) FROM generate_series(1, \(Int64(count))) AS n"
         )
@@ -136,12 +119,13 @@ package struct BenchDatabase: Sendable {
         )
     }
 
-    /// Queues a check of each user of a prefix.
-    package func check(prefix: String) async throws {
+    func check(prefix: String) async throws { try await queue("reconcile", lane: 2, prefix: prefix) }
+
+    private func queue(_ kind: String, lane: Int16, prefix: String) async throws {
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.queue (user_key, due, lane, reconcile_id, reconcile_due)
-            SELECT u.user_key, now(), 2, entitlement_sync.new_id(), now()
+            INSERT INTO entitlement_sync.queue (user_key, due, lane, \(rawSQL: kind)_id, \(rawSQL: kind)_due)
+            SELECT u.user_key, now(), \(lane), entitlement_sync.new_id(), now()
               FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
             """
         )
@@ -150,8 +134,8 @@ package struct BenchDatabase: Sendable {
     /// Queues a check of every so many users of `SampleHistory`.
     ///
     /// - Returns: how many checks.
-    package func check(every step: Int, of users: Int) async throws -> Int {
-        let queued = try await pool.query(
+    func check(every step: Int, of users: Int) async throws -> Int {
+        try await pool.query(
             """
             INSERT INTO entitlement_sync.queue (user_key, due, lane, reconcile_id, reconcile_due)
             SELECT \(Int64(SampleHistory.firstKey)) + n, now(), 2, entitlement_sync.new_id(), now()
@@ -159,15 +143,11 @@ package struct BenchDatabase: Sendable {
             ON CONFLICT (user_key) DO NOTHING
             RETURNING 1
             """
-        )
-        return queued.count
+        ).count
     }
 
-    /// Adds an operator whose session is open.
-    ///
-    /// - Parameter session: what they show with each request.
-    /// - Throws: `PostgresError`.
-    package func signIn(_ session: [UInt8]) async throws {
+    /// Adds an operator whose session is open; `session`: what they show with each request.
+    func signIn(_ session: [UInt8]) async throws {
         try await pool.query(
             """
             WITH who AS (
@@ -180,7 +160,7 @@ package struct BenchDatabase: Sendable {
     }
 
     /// Counts so many demotions toward the brake, in every minute of the last day.
-    package func loadDemotions(_ count: Int) async throws {
+    func loadDemotions(_ count: Int) async throws {
         try await pool.query(
             """
             INSERT INTO entitlement_sync.brake_minute (minute, demotions)
@@ -191,42 +171,37 @@ package struct BenchDatabase: Sendable {
     }
 
     /// Whether the pass over the known users that plans their checks is under way.
-    package func isInRound() async throws -> Bool {
+    func isInRound() async throws -> Bool {
         try await pool.query("SELECT r.after_key > 0 FROM entitlement_sync.check_round AS r").first?
             .decode(Bool.self, at: 0) ?? false
     }
 
     /// Bytes of all tables and indexes of the schema after VACUUM, but for the jobs' history, which retention drops.
-    package func keptBytes() async throws -> Double {
+    func keptBytes() async throws -> Double {
         try await pool.query("VACUUM")
-        let rows = try await pool.query(
-            """
-            SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
-             WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^job_history_'
-            """
-        )
-        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0)
+        return try await bytes("c.relname !~ '^job_history_'")
     }
 
     /// Bytes that the jobs' history takes up.
-    package func historyBytes() async throws -> Double {
-        let rows = try await pool.query(
-            """
-            SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
-             WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^job_history_'
-            """
+    func historyBytes() async throws -> Double { try await bytes("c.relname ~ '^job_history_'") }
+
+    private func bytes(_ condition: String) async throws -> Double {
+        Double(
+            try await number(
+                """
+                SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
+                 WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND \(rawSQL: condition)
+                """
+            )
         )
-        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0)
     }
 
     /// How far the server's log has come, in bytes.
-    package func logPosition() async throws -> Double {
-        let rows = try await pool.query("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
-        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0)
+    func logPosition() async throws -> Double {
+        Double(try await number("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"))
     }
 
-    /// Removes all users and what is known of them.
-    package func clearUsers() async throws {
+    func clearUsers() async throws {
         try await pool.query(
             """
             TRUNCATE users, assets, entitlement_sync.user_sync, entitlement_sync.queue, entitlement_sync.purchase,
@@ -236,8 +211,8 @@ package struct BenchDatabase: Sendable {
         )
     }
 
-    /// How long people waited for restores, in milliseconds, by the database's clock; only of those that have ended.
-    package func restoreTimes(_ ids: [UUID]) async throws -> [Double] {
+    /// How long users waited for restores, in milliseconds, by the database's clock; only of those that have ended.
+    func restoreTimes(_ ids: [UUID]) async throws -> [Double] {
         try await pool.query(
             """
             SELECT extract(epoch FROM s.finished_at - s.created_at)::double precision * 1000
@@ -249,21 +224,16 @@ package struct BenchDatabase: Sendable {
     /// Does the write set of so many queued jobs in plain SQL, 500 a commit, on one connection of `pgbench`.
     ///
     /// - Returns: jobs a second.
-    package func drainInPlainSQL(_ jobs: Int) async throws -> Double {
+    func drainInPlainSQL(_ jobs: Int) async throws -> Double {
         try await PlainSQL(configuration: configuration).run(jobs: jobs)
     }
 
-    /// Queues a restore again for the next users of a prefix.
+    /// Queues a restore again for the next users of a prefix, those behind the key `after`.
     ///
-    /// - Parameters:
-    ///   - count: how many.
-    ///   - prefix: what their ids begin with.
-    ///   - after: the key of the last one of the time before.
     /// - Returns: the key of the last one.
-    /// - Throws: `PostgresError`.
     @discardableResult
-    package func tap(_ count: Int, prefix: String, after: Int64 = 0) async throws -> Int64 {
-        let rows = try await pool.query(
+    func tap(_ count: Int, prefix: String, after: Int64 = 0) async throws -> Int64 {
+        try await pool.query(
             """
             WITH tapped AS (
                 INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
@@ -276,35 +246,31 @@ package struct BenchDatabase: Sendable {
             )
             SELECT max(t.user_key) FROM tapped AS t
             """
-        )
-        return try rows.first?.decode(Int64?.self, at: 0) ?? after
+        ).first?.decode(Int64?.self, at: 0) ?? after
     }
 
-    /// Empties the queue.
-    package func clearQueue() async throws { try await pool.query("TRUNCATE entitlement_sync.queue") }
+    func clearQueue() async throws { try await pool.query("TRUNCATE entitlement_sync.queue") }
 
     /// The size of the hot queue with its indexes, in MiB.
-    package func queueSize() async throws -> Double {
-        let rows = try await pool.query("SELECT pg_total_relation_size('entitlement_sync.queue')")
-        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0) / 1_048_576
+    func queueSize() async throws -> Double {
+        Double(try await number("SELECT pg_total_relation_size('entitlement_sync.queue')")) / 1_048_576
     }
 
     /// What it costs to claim a job, 500 at a time as a worker does, in microseconds.
     ///
     /// Queues a restore for users of a prefix, claims them all, and empties the queue without a trace.
-    package func claimCost(_ count: Int, prefix: String) async throws -> Double {
+    func claimCost(_ count: Int, prefix: String) async throws -> Double {
         let queue = JobQueue(pool: pool)
         let leases = Leases(pool: pool, duration: .seconds(60))
         try await tap(count, prefix: prefix)
         let epoch = try await leases.register(host: "bench", pid: 0, version: "bench")
         let limits = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.LaneLimit(lane: $0, limit: 500) }
-        var claimed = 0
+        var (claimed, last) = (0, 0)
         let elapsed = try await ContinuousClock().measure {
-            while true {
-                let jobs = try await queue.claim(limits, upTo: 500, for: epoch)
-                claimed += jobs.count
-                if jobs.isEmpty { break }
-            }
+            repeat {
+                last = try await queue.claim(limits, upTo: 500, for: epoch).count
+                claimed += last
+            } while last > 0
         }
         try await pool.query("DELETE FROM entitlement_sync.queue")
         try await leases.end(epoch)
@@ -312,7 +278,7 @@ package struct BenchDatabase: Sendable {
     }
 
     /// Runs a body while another session holds a snapshot of now, as a forgotten transaction or a long report does.
-    package func withPinnedHorizon(_ body: () async throws -> Void) async throws {
+    func withPinnedHorizon(_ body: () async throws -> Void) async throws {
         try await pool.withConnection { connection in
             try await connection.execute(
                 script: "SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"
@@ -323,7 +289,7 @@ package struct BenchDatabase: Sendable {
     }
 
     /// The median time of a commit that writes one row, in milliseconds.
-    package func commitLatency() async throws -> Double {
+    func commitLatency() async throws -> Double {
         try await pool.query("CREATE TABLE IF NOT EXISTS bench_commit (n integer)")
         let clock = ContinuousClock()
         return try await pool.withConnection { connection in
@@ -337,84 +303,38 @@ package struct BenchDatabase: Sendable {
         }
     }
 
-    /// How many users are subscribers.
-    package func subscribers(prefix: String) async throws -> Int {
-        let rows = try await pool.query(
-            "SELECT count(*) FROM users AS u WHERE u.type = 'subscriber' AND u.id LIKE \(prefix + "%")"
-        )
-        return Int(try rows.first?.decode(Int64.self, at: 0) ?? 0)
+    func subscribers(prefix: String) async throws -> Int64 {
+        try await number("SELECT count(*) FROM users AS u WHERE u.type = 'subscriber' AND u.id LIKE \(prefix + "%")")
+    }
+
+    /// A query's only number; 0 where there is none.
+    func number(_ query: PostgresQuery) async throws -> Int64 {
+        try await pool.query(query).first?.decode(Int64.self, at: 0) ?? 0
     }
 
     /// Settings that matter for the figures.
-    package func settings() async throws -> String {
-        let rows = try await pool.query(
+    func settings() async throws -> String {
+        try await pool.query(
             """
             SELECT string_agg(s.name || '=' || s.setting || coalesce(s.unit, ''), ' ' ORDER BY s.name)
               FROM pg_settings AS s
              WHERE s.name IN ('server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'shared_buffers',
                               'max_wal_size', 'autovacuum')
             """
-        )
-        return try rows.first?.decode(String.self, at: 0) ?? ""
+        ).first?.decode(String.self, at: 0) ?? ""
     }
 
-    /// Removes the database.
-    package func drop() async {
-        await pool.close()
-        do {
-            try await admin.query("DROP DATABASE IF EXISTS \(rawSQL: name) WITH (FORCE)")
-        } catch {
-            FileHandle.standardError.write(Data("the database \(name) could not be removed; drop it by hand\n".utf8))
-        }
-        await admin.close()
+    /// Removes the database, also after a signal, when the task is cancelled.
+    func drop() async {
+        await Task {
+            await pool.close()
+            do {
+                try await admin.query("DROP DATABASE IF EXISTS \(rawSQL: name) WITH (FORCE)")
+            } catch {
+                let text = "the database \(name) could not be removed; drop it by hand\n"
+                FileHandle.standardError.write(Data(text.utf8))
+            }
+            await admin.close()
+        }.value
     }
-
-    private static let plainSQL = """
-        CREATE PROCEDURE bench_batch(batch integer) LANGUAGE plpgsql AS $$
-        DECLARE
-            keys bigint[];
-            ids  text[];
-            top  bigint := 1000000000;
-        BEGIN
-            keys := ARRAY(SELECT q.user_key FROM entitlement_sync.queue AS q WHERE q.owner IS NULL AND q.lane = 0
-                           ORDER BY q.lane, q.due LIMIT batch FOR UPDATE SKIP LOCKED);
-            UPDATE entitlement_sync.queue AS q SET owner = 0, active = 0 WHERE q.user_key = ANY (keys);
-            COMMIT;
-            ids := ARRAY(SELECT s.user_id FROM entitlement_sync.user_sync AS s WHERE s.user_key = ANY (keys));
-            UPDATE users AS u SET type = 'subscriber', updated_at = now() WHERE u.id = ANY (ids);
-            UPDATE assets AS a SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'), frozen_at = NULL
-             WHERE a.user_id = ANY (ids);
-            INSERT INTO entitlement_sync.purchase (id, owner_key, observed_at, period_ends_at, gives_access, source,
-                        store, environment, kind, status, ownership, renewal, product_id, owner_rule, entitlements)
-            SELECT top + k, k, now(), now() + interval '20 days', true, 'revenuecat', 'app_store', 'production',
-                   'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'named_by_revenuecat', '{premium}'
-              FROM unnest(keys) AS k;
-            INSERT INTO entitlement_sync.purchase_identifier
-            SELECT v.value || k, v.store, 'production', v.kind, top + k FROM unnest(keys) AS k,
-                   (VALUES ('sub', 'revenuecat', 'revenuecat_id'), ('48000', 'app_store', 'store_id'))
-                   AS v(value, store, kind);
-            INSERT INTO entitlement_sync.observation (user_key, job_id, purchase_id, asked_at, period_ends_at,
-                        gives_access, source, coverage, store, environment, kind, status, ownership, renewal,
-                        product_id, attribution, entitlements, payload_hash)
-            SELECT q.user_key, q.restore_id, top + q.user_key, now(), now(), true, 'revenuecat', 'partial', 'app_store',
-                   'production', 'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'new', '{premium}',
-                   sha256(q.restore_id::text::bytea)
-              FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
-            UPDATE entitlement_sync.user_sync AS s
-               SET epoch = s.epoch + 1, read_at = now(), recorded_at = now(), ever_observed = true,
-                   decided_subscriber = true, fingerprint = md5(s.user_id)::uuid, next_check_at = now() + interval '19 days'
-             WHERE s.user_key = ANY (keys);
-            INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
-                        type_after, explanation)
-            SELECT q.user_key, q.restore_id, 1, 0, 'store_access', 'restored', 'free', 'subscriber',
-                   'A store says that a purchase of this user gives access, so the user became a subscriber.'
-              FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
-            WITH gone AS (DELETE FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys)
-                          RETURNING q.user_key, q.restore_id)
-            INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state, outcome, message_key)
-            SELECT g.restore_id, g.user_key, clock_timestamp(), 0, 0, 'done', 'restored', 'restored' FROM gone AS g;
-            COMMIT;
-        END
-        $$;
-        """
 }

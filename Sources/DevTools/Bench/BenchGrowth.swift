@@ -1,15 +1,17 @@
 import Composition
+import Diagnostics
 import Entitlements
 import Foundation
 import Logging
 import Postgres
 import Queue
-import StoreSimulator
+import Reconciliation
+import Runs
 import SupportDesk
 import Transport
 import UserRequests
 
-/// Whether what people wait for takes as long in a large database as in a small one: the same acts in turns on both.
+/// Whether what users wait for takes as long in a large database as in a small one: the same acts in turns on both.
 struct BenchGrowth {
     /// Makes a new database whose name ends in the argument.
     let makeDatabase: @Sendable (String) async throws -> BenchDatabase
@@ -29,7 +31,7 @@ struct BenchGrowth {
     private struct Side {
         var database: BenchDatabase
         var users: Int
-        var client: BenchDoorClient
+        var client: BenchAPIClient
         var tokens: [String]
     }
 
@@ -44,26 +46,16 @@ struct BenchGrowth {
     ///
     /// - Returns: what each takes on the large database, beside 1.2 times what it takes on the small one.
     func measure() async throws -> [BenchMeasurement] {
-        let keys = try StoreSimulator(scenario: try Scenario(yaml: "project: projbench\n"), logger: runtime.logger)
-        let (ports, announce) = AsyncStream.makeStream(of: Int.self)
-        return try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await keys.run { announce.yield($0) } }
-            defer { group.cancelAll() }
-            var keysPort = 0
-            for await port in ports {
-                keysPort = port
-                break
-            }
-            return try await withSide(decisions / Self.times, "small", keys, keysPort) { small in
-                try await withSide(decisions, "large", keys, keysPort) { large in
-                    try await compare(small, large)
-                }
+        try await BenchTokens.with(runtime) { tokens in
+            try await withSide(decisions / Self.times, "small", tokens) { small in
+                try await withSide(decisions, "large", tokens) { large in try await compare(small, large) }
             }
         }
     }
 
     private func compare(_ small: Side, _ large: Side) async throws -> [BenchMeasurement] {
-        var times: [String: (small: [Double], large: [Double])] = [:]
+        // By act and side.
+        var times: [String: [Int: [Double]]] = [:]
         for turn in 0...Self.turns {
             for act in acts {
                 // Who goes first changes with each turn.
@@ -71,25 +63,16 @@ struct BenchGrowth {
                 for side in sides {
                     let took = try await act.measure(side, turn)
                     guard turn > 0 else { continue }
-                    if side.users == small.users {
-                        times[act.name, default: ([], [])].small.append(took)
-                    } else {
-                        times[act.name, default: ([], [])].large.append(took)
-                    }
+                    times[act.name, default: [:]][side.users, default: []].append(took)
                 }
             }
         }
         return acts.flatMap { act in
-            let (few, many) = times[act.name] ?? ([], [])
+            let (few, many) = (times[act.name]?[small.users] ?? [], times[act.name]?[large.users] ?? [])
             let base = few.percentile(50)
             return [
-                BenchMeasurement(name: "small_" + act.name, value: base, unit: act.unit),
-                BenchMeasurement(
-                    name: "large_" + act.name,
-                    value: many.percentile(50),
-                    unit: act.unit,
-                    below: 1.2 * base
-                ),
+                BenchMeasurement("small_" + act.name, base, act.unit),
+                BenchMeasurement("large_" + act.name, many.percentile(50), act.unit, below: 1.2 * base),
             ]
         }
     }
@@ -98,60 +81,25 @@ struct BenchGrowth {
     private func withSide<Value>(
         _ decisions: Int,
         _ name: String,
-        _ keys: StoreSimulator,
-        _ keysPort: Int,
+        _ tokens: BenchTokens,
         _ body: (Side) async throws -> Value
     ) async throws -> Value {
         let database = try await makeDatabase(name)
-        let result: Result<Value, any Error>
-        do { result = .success(try await serve(database, decisions, keys, keysPort, body)) } catch {
-            result = .failure(error)
-        }
-        // Also after a signal, when this task is cancelled.
-        await Task { await database.drop() }.value
-        return try result.get()
-    }
-
-    private func serve<Value>(
-        _ database: BenchDatabase,
-        _ decisions: Int,
-        _ keys: StoreSimulator,
-        _ keysPort: Int,
-        _ body: (Side) async throws -> Value
-    ) async throws -> Value {
-        let users = decisions / Self.decisionsPerUser
-        try await SampleHistory.load(decisions, users: users, into: database.pool)
-        try await database.load(Self.batch, prefix: "live-", queued: false)
-        try await database.signIn(Self.session)
-        try await database.settle()
-        let server = BenchProcess(
-            runtime: runtime,
-            database: database.name,
-            arguments: ["serve"],
-            settings: BenchDoors.serving(keysPort)
-        )
-        let (process, log) = try server.start()
-        guard let port = await BenchDoors.port(of: server, log) else {
-            throw CommandFailure(.software, "the server did not start")
-        }
-        let client = BenchDoorClient(port: port, connections: 8, logger: runtime.logger)
-        let result: Result<Value, any Error>
-        do {
-            let tokens = try Self.spread(users).map { user in
-                var request = FirebaseTokenRequest(subject: "past-\(user)")
-                request.expiresAt = Int64(Date().timeIntervalSince1970) + 6 * 3600
-                return try keys.firebaseToken(request)
+        return try await cleaningUp({ await database.drop() }) {
+            let users = decisions / Self.decisionsPerUser
+            try await SampleHistory.load(decisions, users: users, into: database.pool)
+            try await database.load(Self.batch, prefix: "live-", queued: false)
+            try await database.signIn(Self.session)
+            try await database.settle()
+            return try await BenchProcess.running("serve", database, runtime, tokens.serving) { server in
+                let port = try await server.port()
+                return try await BenchAPIClient.with(port: port, connections: 8, logger: runtime.logger) { client in
+                    let signed = try await tokens.sign(Self.spread(users).map { "past-\($0)" }, hours: 6)
+                    return try await body(Side(database: database, users: users, client: client, tokens: signed))
+                }
             }
-            result = .success(
-                try await body(Side(database: database, users: users, client: client, tokens: tokens))
-            )
-        } catch { result = .failure(error) }
-        await client.shutdown()
-        await server.stop(process)
-        return try result.get()
+        }
     }
-
-    // MARK: - Acts
 
     private var acts: [Act] {
         let start = Date.now
@@ -159,14 +107,14 @@ struct BenchGrowth {
             Act(name: "claim", unit: "us/job") { side, _ in
                 try await side.database.claimCost(Self.batch, prefix: "live-")
             },
-            // Each turn the stores tell of the next period: each check writes a decision and an observation.
+            // Each turn the stores show the next period: each check writes a decision and an observation.
             Act(name: "apply", unit: "us/job") { side, turn in
                 let checked = try await side.database.check(every: max(side.users / Self.batch, 1), of: side.users)
                 let period = Instant(
                     microseconds: Int64((start.timeIntervalSince1970 + Double(turn) * 86_400) * 1_000_000)
                 )
-                let work = BenchWork(database: side.database, runtime: runtime, jobs: checked)
-                let took = try await ContinuousClock().measure { try await work.drain(memoryStore(from: period)) }
+                let bench = BenchWork(database: side.database, runtime: runtime, jobs: checked)
+                let took = try await ContinuousClock().measure { try await bench.work(memoryStore(from: period)) }
                 return took.milliseconds * 1000 / Double(checked)
             },
             Act(name: "explain", unit: "ms") { side, turn in
@@ -232,5 +180,58 @@ struct BenchGrowth {
     private func each<Item>(_ items: some Collection<Item>, _ act: (Item) async throws -> Void) async throws -> Double {
         let took = try await ContinuousClock().measure { for item in items { try await act(item) } }
         return took.milliseconds / Double(items.count)
+    }
+}
+
+/// How long a pass over all known users takes, and a count of a day's demotions.
+struct BenchPasses {
+    /// Makes a new database whose name ends in the argument.
+    let makeDatabase: @Sendable (String) async throws -> BenchDatabase
+
+    /// How many users there are; a fifth pays.
+    private static let known = 10_000_000
+
+    /// What a worker pauses for after each turn.
+    private static let pause = 5.0
+
+    /// Measures the planning of checks, the invariants with drift, and the brake's count.
+    func measure() async throws -> [BenchMeasurement] {
+        let database = try await makeDatabase("walks")
+        return try await cleaningUp({ await database.drop() }) {
+            try await measure(on: database)
+        }
+    }
+
+    private func measure(on database: BenchDatabase) async throws -> [BenchMeasurement] {
+        try await database.loadKnown(Self.known / 5, prefix: "pays-", type: "subscriber")
+        try await database.loadKnown(Self.known - Self.known / 5, prefix: "free-", type: "free")
+        try await database.loadDemotions(1_000_000)
+        try await database.settle()
+        let checks = CheckScheduler(
+            pool: database.pool,
+            background: .seconds(30 * 86_400),
+            dequeue: DequeueSignal(),
+            logger: Logger(label: "bench")
+        )
+        let clock = ContinuousClock()
+        var turns: [Double] = []
+        repeat {
+            turns.append(try await clock.measure { _ = try await checks.planChecks() }.milliseconds)
+        } while try await database.isInRound()
+        let monitor = InvariantMonitor(pool: database.pool)
+        let drift = try await clock.measure { while try await monitor.step() {} }
+        var counts: [Double] = []
+        for _ in 0..<100 {
+            counts.append(try await clock.measure { _ = try await BrakeStore.spent(in: database.pool) }.milliseconds)
+        }
+        let worked = turns.reduce(0, +) / 1000
+        let paused = Double(turns.count) * Self.pause
+        return [
+            BenchMeasurement("round_10M", (paused + worked) / 60, "min", below: 30),
+            BenchMeasurement("round_10M_core", worked / paused * 100, "%", below: 10),
+            BenchMeasurement("round_turn_p99", turns.percentile(99), "ms"),
+            BenchMeasurement("laws_and_drift_10M", drift.milliseconds / 1000, "s", below: 60),
+            BenchMeasurement("brake_count_1M", counts.percentile(99), "ms", below: 10),
+        ]
     }
 }

@@ -1,15 +1,15 @@
 /// One figure beside the limit that was measured in the same run.
-package struct BenchMeasurement: Sendable, Codable {
-    package var name: String
-    package var value: Double
-    package var unit: String
+struct BenchMeasurement: Encodable {
+    var name: String
+    var value: Double
+    var unit: String
     /// What the same machine does without us, or the bound of a figure that is to stay low; `nil` for a limit itself.
-    package var limit: Double?
-    package var ratio: Double?
-    package var target: Double?
-    package var holds: Bool?
+    var limit: Double?
+    var ratio: Double?
+    var target: Double?
+    var holds: Bool?
 
-    package init(name: String, value: Double, unit: String, limit: Double? = nil, target: Double? = nil) {
+    init(_ name: String, _ value: Double, _ unit: String, limit: Double? = nil, target: Double? = nil) {
         self.name = name
         self.value = value
         self.unit = unit
@@ -20,11 +20,41 @@ package struct BenchMeasurement: Sendable, Codable {
     }
 
     /// A figure that is to stay below a bound.
-    package init(name: String, value: Double, unit: String, below bound: Double) {
-        self.init(name: name, value: value, unit: unit)
-        limit = bound
-        ratio = value / bound
-        target = 1
+    init(_ name: String, _ value: Double, _ unit: String, below bound: Double) {
+        self.init(name, value, unit, limit: bound, target: 1)
         holds = value < bound
     }
+}
+
+extension Duration {
+    var milliseconds: Double { self / .milliseconds(1) }
+}
+
+extension [Double] {
+    /// The value that so many percent of the values do not exceed; 0 where there are none.
+    func percentile(_ percent: Double) -> Double {
+        guard !isEmpty else { return 0 }
+        let rank = Int((Double(count) * percent / 100).rounded(.up)) - 1
+        return sorted()[Swift.min(Swift.max(rank, 0), count - 1)]
+    }
+}
+
+/// How surely two samples come from two distributions, by Wilcoxon's rank sum.
+///
+/// - Returns: how many standard deviations the ranks are from those of two samples of one distribution; positive where the
+///   first sample's values are the greater ones.
+func rankSum(_ first: [Double], _ second: [Double]) -> Double {
+    let ordered = (first.map { ($0, true) } + second.map { ($0, false) }).sorted { $0.0 < $1.0 }
+    let ranks = ordered.enumerated().reduce(0.0) { $1.element.1 ? $0 + Double($1.offset + 1) : $0 }
+    let (count, others) = (Double(first.count), Double(second.count))
+    let all = count + others + 1
+    return (ranks - count * all / 2) / (count * others * all / 12).squareRoot()
+}
+
+/// Runs a body, and cleans up behind it, also where it throws.
+func cleaningUp<Value>(_ cleanUp: () async -> Void, _ body: () async throws -> Value) async throws -> Value {
+    let result: Result<Value, any Error>
+    do { result = .success(try await body()) } catch { result = .failure(error) }
+    await cleanUp()
+    return try result.get()
 }

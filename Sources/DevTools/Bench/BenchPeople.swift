@@ -8,7 +8,7 @@ import Reconciliation
 import Synchronization
 import UserRequests
 
-/// How long people wait for single restores, from the call of the function to the notification of its outcome.
+/// How long users wait for single restores, from the call of the function to the notification of its outcome.
 struct BenchPeople {
     var pool: PostgresPool
     /// For LISTEN, in the bench's database.
@@ -17,17 +17,19 @@ struct BenchPeople {
     /// Runs a worker with a store until the task is cancelled.
     var work: @Sendable (StoreReader, PostgresListener) async throws -> Void
 
+    private enum Step { case asked, accepted, begun, answered }
+
+    /// When each restore came to which step.
     private final class Stopwatches: Sendable {
-        let state = Mutex(Waiting())
+        private let times = Mutex<[UUID: [Step: ContinuousClock.Instant]]>([:])
 
-        var answered: Int { state.withLock { $0.answered.count } }
-    }
+        func note(_ step: Step, of id: UUID, at moment: ContinuousClock.Instant = .now) {
+            times.withLock { $0[id, default: [:]][step] = moment }
+        }
 
-    private struct Waiting {
-        var asked: [UUID: ContinuousClock.Instant] = [:]
-        var accepted: [UUID: ContinuousClock.Instant] = [:]
-        var begun: [UUID: ContinuousClock.Instant] = [:]
-        var answered: [UUID: ContinuousClock.Instant] = [:]
+        func all() -> [UUID: [Step: ContinuousClock.Instant]] { times.withLock { $0 } }
+
+        var answered: Int { times.withLock { $0.values.count { $0[.answered] != nil } } }
     }
 
     /// What was measured, in milliseconds.
@@ -38,17 +40,12 @@ struct BenchPeople {
         var answer: [Double] = []
     }
 
-    /// Lets people tap at an even rate.
-    ///
-    /// `users`: one tap each.
-    /// `perSecond`: taps a second.
-    /// `storeLatency`: how long the store takes for an answer.
+    /// Lets each user request a restore, at an even rate; the store takes `storeLatency` for an answer.
     func measure(_ users: [String], perSecond: Int, storeLatency: Duration) async throws -> Times {
         let watches = Stopwatches()
         let memory = memoryStore()
         let reader = StoreReader { job in
-            let now = ContinuousClock.now
-            watches.state.withLock { $0.begun[job.id] = now }
+            watches.note(.begun, of: job.id)
             if storeLatency > .zero { try? await Task.sleep(for: storeLatency, tolerance: .zero) }
             return await memory.read(job)
         }
@@ -59,15 +56,14 @@ struct BenchPeople {
                     channels: ["entitlement_sync_outcome"],
                     onNotification: { notification in
                         let now = ContinuousClock.now
-                        guard let id = Self.job(in: notification.payload) else { return }
-                        watches.state.withLock { $0.answered[id] = now }
+                        if let id = Self.job(in: notification.payload) { watches.note(.answered, of: id, at: now) }
                     },
                     onConnected: { connect.yield() }
                 )
             }
             group.addTask { try await work(reader, PostgresListener(configuration: listening, logger: logger)) }
             for await _ in connected { break }
-            // The worker takes its lease and hears of restores within this time.
+            // The worker takes its lease and listens for restores within this time.
             try await Task.sleep(for: .milliseconds(500))
             try await tap(users, perSecond: perSecond, watches)
             let deadline = ContinuousClock.now + .seconds(20)
@@ -81,10 +77,10 @@ struct BenchPeople {
                 throw error
             }
         }
-        let done = watches.state.withLock { $0 }
         var times = Times()
-        for (id, asked) in done.asked {
-            guard let accepted = done.accepted[id], let begun = done.begun[id], let answered = done.answered[id] else {
+        for (_, steps) in watches.all() {
+            guard let asked = steps[.asked] else { continue }
+            guard let accepted = steps[.accepted], let begun = steps[.begun], let answered = steps[.answered] else {
                 throw CommandFailure(.software, "a restore had no answer within 20 s")
             }
             times.pickUp.append((begun - accepted).milliseconds)
@@ -96,24 +92,17 @@ struct BenchPeople {
     private func tap(_ users: [String], perSecond: Int, _ watches: Stopwatches) async throws {
         let clock = ContinuousClock()
         let start = clock.now
-        let asked = try await withThrowingTaskGroup(
-            of: (UUID, ContinuousClock.Instant, ContinuousClock.Instant).self
-        ) { group in
+        try await withThrowingTaskGroup(of: Void.self) { group in
             for (index, user) in users.enumerated() {
                 try await clock.sleep(until: start + .seconds(1) * index / perSecond, tolerance: .zero)
                 group.addTask {
                     let asked = clock.now
                     let id = try await Requests(pool: pool).restore(user, proofs: "[]", clientError: nil)
-                    return (id, asked, clock.now)
+                    watches.note(.accepted, of: id)
+                    watches.note(.asked, of: id, at: asked)
                 }
             }
-            return try await group.reduce(into: []) { $0.append($1) }
-        }
-        watches.state.withLock { waiting in
-            for (id, started, ended) in asked {
-                waiting.asked[id] = started
-                waiting.accepted[id] = ended
-            }
+            try await group.waitForAll()
         }
     }
 

@@ -5,24 +5,41 @@ import Foundation
 
 /// This program as a process of its own, in the bench's database.
 struct BenchProcess {
-    private let arguments: [String]
-    private let environment: [String: String]
+    private let process: Process
+    private let log: FileHandle
 
-    /// Describes a process.
-    ///
-    /// - Parameters:
-    ///   - runtime: where the database's server is.
-    ///   - database: the database on it.
-    ///   - arguments: the command.
-    ///   - settings: the variables that it goes by, beside those of the bench's own process.
-    init(runtime: Runtime, database: String, arguments: [String], settings: [String: String]) {
+    /// Runs a command as long as a body does, which has to read the log; `settings` come before the bench's own
+    /// variables.
+    static func running<Value>(
+        _ command: String,
+        _ database: BenchDatabase,
+        _ runtime: Runtime,
+        _ settings: [String: String],
+        _ body: (BenchProcess) async throws -> Value
+    ) async throws -> Value {
+        let (process, log) = (Process(), Pipe())
         var environment = ProcessInfo.processInfo.environment
-        environment["DATABASE_URL"] = Self.url(runtime.config.database.url?.reveal(), in: database)
+        environment["DATABASE_URL"] = url(runtime.config.database.url?.reveal(), in: database.name)
         environment["DATABASE_URL_FILE"] = nil
         environment["DATABASE_DIRECT_URL"] = nil
-        environment.merge(settings) { $1 }
-        self.arguments = arguments
-        self.environment = environment
+        process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+        process.arguments = [command]
+        process.environment = environment.merging(settings) { $1 }
+        process.standardError = log
+        try process.run()
+        let running = BenchProcess(process: process, log: log.fileHandleForReading)
+        return try await cleaningUp({ await running.stop() }) {
+            try await body(running)
+        }
+    }
+
+    /// The variables of a worker whose only store is RevenueCat.
+    static func revenueCat(_ port: Int, perMinute: Int, logLevel: String = "warning") -> [String: String] {
+        [
+            "REVENUECAT_API_KEY": "sk_bench", "REVENUECAT_PROJECT_ID": "projbench",
+            "REVENUECAT_BASE_URL": "http://127.0.0.1:\(port)/v2", "REVENUECAT_REQUESTS_PER_MINUTE": "\(perMinute)",
+            "LOG_LEVEL": logLevel,
+        ]
     }
 
     /// The same server, another database; of several settings of a name libpq takes the last.
@@ -35,43 +52,37 @@ struct BenchProcess {
         return parts.string ?? url
     }
 
-    /// Starts it.
-    ///
-    /// - Returns: the process, and its log, which has to be read.
-    func start() throws -> (Process, FileHandle) {
-        let process = Process()
-        let log = Pipe()
-        process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-        process.arguments = arguments
-        process.environment = environment
-        process.standardError = log
-        try process.run()
-        return (process, log.fileHandleForReading)
-    }
-
-    /// Reads a log, away from the cooperative pool, until a line holds a text; what follows is read and thrown away.
+    /// Reads the log until a line holds a text; what follows is read and thrown away.
     ///
     /// - Returns: the line; `nil` where the log ends before.
-    func line(of log: FileHandle, containing text: String) async -> String? {
-        let found = await withCheckedContinuation { (continuation: CheckedContinuation<String?, Never>) in
-            DispatchQueue.global().async {
-                var said = ""
-                while true {
-                    let data = log.availableData
-                    guard !data.isEmpty else { return continuation.resume(returning: nil) }
-                    said += String(decoding: data, as: UTF8.self)
-                    let lines = said.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
-                    guard let line = lines.first(where: { $0.contains(text) }) else { continue }
-                    return continuation.resume(returning: String(line))
-                }
+    func line(containing text: String) async -> String? {
+        let found: String? = await awayFromPool { [log] in
+            var said = ""
+            while true {
+                let data = log.availableData
+                guard !data.isEmpty else { return nil }
+                said += String(decoding: data, as: UTF8.self)
+                let lines = said.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
+                if let line = lines.first(where: { $0.contains(text) }) { return String(line) }
             }
         }
-        log.readabilityHandler = { _ = $0.availableData }
+        discardLog()
         return found
     }
 
+    func discardLog() { log.readabilityHandler = { _ = $0.availableData } }
+
+    /// Where it serves the API, as its log says.
+    func port() async throws -> Int {
+        let line = await line(containing: "serving the API listen.port=")
+        guard let port = line?.split(separator: "=").last.flatMap({ Int($0) }) else {
+            throw CommandFailure(.software, "the server did not start")
+        }
+        return port
+    }
+
     /// The highest resident size so far, in MiB.
-    static func peakMemory(of process: Process) throws -> Double {
+    func peakMemory() throws -> Double {
         let status = try String(contentsOfFile: "/proc/\(process.processIdentifier)/status", encoding: .utf8)
         let peak = status.split(whereSeparator: \.isNewline).first { $0.hasPrefix("VmHWM:") }
         let kib = peak?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Double($0) }
@@ -80,13 +91,15 @@ struct BenchProcess {
     }
 
     /// Asks it to end, and waits for that.
-    func stop(_ process: Process) async {
-        process.terminate()
-        await withCheckedContinuation { continuation in
-            DispatchQueue.global().async {
-                process.waitUntilExit()
-                continuation.resume()
-            }
-        }
+    func stop() async {
+        if process.isRunning { process.terminate() }
+        await awayFromPool { [process] in process.waitUntilExit() }
+    }
+}
+
+/// Does work that blocks, away from the cooperative pool.
+func awayFromPool<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
+    await withCheckedContinuation { done in
+        DispatchQueue.global().async { done.resume(returning: work()) }
     }
 }

@@ -1,20 +1,15 @@
 import Glibc
-package import NIOCore
+import NIOCore
 import NIOPosix
 
 /// Sends requests that were written beforehand over connections that stay open, and reads no more of an answer than its
 /// status and its body.
 ///
 /// The load's client runs on the same machine as the server: what it takes is missing there.
-package final class LeanHTTPClient: Sendable {
-    /// What an answer says.
-    package struct Answer: Sendable {
-        package var status: Int
-        package var body: ByteBuffer
-    }
+final class LeanHTTPClient: Sendable {
+    typealias Answer = (status: Int, body: ByteBuffer)
 
-    /// What kept an answer from coming.
-    package enum Failure: Error {
+    enum Failure: Error {
         case closed
         /// An answer without a length, or none at all.
         case malformed
@@ -22,41 +17,29 @@ package final class LeanHTTPClient: Sendable {
 
     private let group: MultiThreadedEventLoopGroup
     /// Where everything happens.
-    package let loop: any EventLoop
+    let loop: any EventLoop
     private let connections: NIOLoopBoundBox<LeanConnections>
 
-    /// Makes a client without any connection.
-    ///
-    /// - Parameters:
-    ///   - port: on 127.0.0.1.
-    ///   - most: connections that are open at once, at most; requests beyond them wait.
-    package init(port: Int, most: Int) {
+    /// Makes a client without any connection yet, and with so many at most: requests beyond them wait.
+    init(port: Int, most: Int) {
         group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         loop = group.any()
         connections = .makeBoxSendingValue(LeanConnections(port: port, most: most), eventLoop: loop)
     }
 
-    /// Sends a request and waits for its answer.
-    ///
-    /// - Parameter request: head and body, with `Content-Length` where there is a body.
-    /// - Returns: what the answer says.
-    /// - Throws: `Failure`, or what kept a connection from being made.
-    package func send(_ request: ByteBuffer) async throws -> Answer {
+    /// Sends a request, head and body, with `Content-Length` where there is a body, and waits for its answer.
+    func send(_ request: ByteBuffer) async throws -> Answer {
         let promise = loop.makePromise(of: Answer.self)
         loop.execute { [connections] in
-            connections.value.send(LeanCall(request: request, promise: promise), connections)
+            connections.value.send((request, promise), connections)
         }
         return try await promise.futureResult.get()
     }
 
-    /// Closes all connections.
-    package func shutdown() async { try? await group.shutdownGracefully() }
+    func shutdown() async { try? await group.shutdownGracefully() }
 }
 
-private struct LeanCall {
-    var request: ByteBuffer
-    var promise: EventLoopPromise<LeanHTTPClient.Answer>
-}
+private typealias LeanCall = (request: ByteBuffer, promise: EventLoopPromise<LeanHTTPClient.Answer>)
 
 /// The connections of a client; on its loop alone.
 private final class LeanConnections {
@@ -138,7 +121,7 @@ private final class LeanHandler: ChannelInboundHandler {
         received.discardReadBytes()
         let answered = promise
         promise = nil
-        answered?.succeed(LeanHTTPClient.Answer(status: status, body: body))
+        answered?.succeed((status, body))
         connections.value.isFree(self)
     }
 
@@ -171,7 +154,7 @@ private final class LeanHandler: ChannelInboundHandler {
 
 extension ByteBuffer {
     /// Where a text stands first, from the reader's index.
-    package func offset(of text: StaticString) -> Int? {
+    func offset(of text: StaticString) -> Int? {
         withUnsafeReadableBytes { bytes in
             let size = text.utf8CodeUnitCount
             guard let start = bytes.baseAddress, bytes.count >= size else { return nil }

@@ -1,32 +1,22 @@
-package import Entitlements
+import Entitlements
 import Queue
-package import Reconciliation
+import Reconciliation
 
-/// A store that answers from memory: every user has one active subscription.
-///
-/// - Parameter start: when its period begins; `nil`: with each reading.
-/// - Returns: the reader.
-package func memoryStore(from start: Instant? = nil) -> StoreReader {
-    StoreReader { job in
+/// A store that answers from memory: every user has one active subscription, whose period begins at `start`, or with
+/// each reading.
+func memoryStore(from start: Instant? = nil) -> StoreReader {
+    @Sendable func identifier(_ value: String, _ store: String, _ kind: String) -> PurchaseIdentifier {
+        PurchaseIdentifier(value: value, store: store, environment: "production", kind: kind)
+    }
+    return StoreReader { job in
         let begins = start ?? job.claimedAt
-        let ends = begins + .seconds(20 * 86_400)
         var item = Observation(
             kind: .subscription,
             store: "app_store",
             environment: "production",
             identifiers: [
-                PurchaseIdentifier(
-                    value: "sub\(job.userKey)",
-                    store: "revenuecat",
-                    environment: "production",
-                    kind: "revenuecat_id"
-                ),
-                PurchaseIdentifier(
-                    value: "48000\(job.userKey)",
-                    store: "app_store",
-                    environment: "production",
-                    kind: "store_id"
-                ),
+                identifier("sub\(job.userKey)", "revenuecat", "revenuecat_id"),
+                identifier("48000\(job.userKey)", "app_store", "store_id"),
             ],
             entitlements: ["premium"],
             status: StoreStatus("active"),
@@ -35,7 +25,7 @@ package func memoryStore(from start: Instant? = nil) -> StoreReader {
         item.productID = "prod1"
         item.renewal = "will_renew"
         item.periodStartsAt = begins
-        item.periodEndsAt = ends
+        item.periodEndsAt = begins + .seconds(20 * 86_400)
         item.payloadHash = Array(repeating: 7, count: 32)
         return Reading(coverage: .partial, askedAt: job.claimedAt, observations: [item])
     }

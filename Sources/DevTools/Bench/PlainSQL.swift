@@ -1,11 +1,10 @@
-import Dispatch
 import Foundation
 import Postgres
 
 /// The same write set as the worker's, in plain SQL: `pgbench` calls a procedure that does 500 jobs, on one connection.
 struct PlainSQL {
     /// Jobs in one transaction.
-    static let batch = 500
+    private static let batch = 500
 
     var configuration: PostgresConfiguration
 
@@ -14,7 +13,7 @@ struct PlainSQL {
     }
 
     /// Where `pgbench` is: on the `PATH`, or where Debian keeps the server's own programs.
-    static let program: String? = {
+    private static let program: String? = {
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
         let debian = (15...30).map { "/usr/lib/postgresql/\($0)/bin" }
         return (folders + debian).map { "\($0)/pgbench" }.first { FileManager.default.isExecutableFile(atPath: $0) }
@@ -34,29 +33,73 @@ struct PlainSQL {
         process.executableURL = URL(fileURLWithPath: program)
         let rounds = (jobs + Self.batch - 1) / Self.batch
         process.arguments = ["-n", "-c", "1", "-j", "1", "-t", "\(rounds)", "-f", script.path]
-        var environment = ProcessInfo.processInfo.environment
         // In the environment and not among the arguments, which everybody on the machine can read.
-        environment.merge(try configuration.libpqEnvironment()) { $1 }
-        process.environment = environment
+        process.environment = ProcessInfo.processInfo.environment.merging(try configuration.libpqEnvironment()) { $1 }
         let output = Pipe()
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
-        let text = try await withCheckedThrowingContinuation { (done: CheckedContinuation<String, any Error>) in
-            DispatchQueue.global().async {
-                do {
-                    try process.run()
-                    let data = output.fileHandleForReading.readDataToEndOfFile()
-                    process.waitUntilExit()
-                    done.resume(returning: String(decoding: data, as: UTF8.self))
-                } catch {
-                    done.resume(throwing: error)
-                }
+        let text = try await awayFromPool {
+            Result {
+                try process.run()
+                let data = output.fileHandleForReading.readDataToEndOfFile()
+                process.waitUntilExit()
+                return String(decoding: data, as: UTF8.self)
             }
-        }
+        }.get()
         let line = text.split(separator: "\n").first { $0.hasPrefix("tps = ") }
         guard process.terminationStatus == 0,
             let rate = line?.split(separator: " ").dropFirst(2).first.flatMap({ Double($0) })
         else { throw Failure(description: "pgbench ended with status \(process.terminationStatus)") }
         return rate * Double(jobs) / Double(rounds)
     }
+
+    /// Does the write set of so many queued restores.
+    static let procedure = """
+        CREATE PROCEDURE bench_batch(batch integer) LANGUAGE plpgsql AS $$
+        DECLARE
+            keys bigint[];
+            ids  text[];
+            top  bigint := 1000000000;
+        BEGIN
+            keys := ARRAY(SELECT q.user_key FROM entitlement_sync.queue AS q WHERE q.owner IS NULL AND q.lane = 0
+                           ORDER BY q.lane, q.due LIMIT batch FOR UPDATE SKIP LOCKED);
+            UPDATE entitlement_sync.queue AS q SET owner = 0, active = 0 WHERE q.user_key = ANY (keys);
+            COMMIT;
+            ids := ARRAY(SELECT s.user_id FROM entitlement_sync.user_sync AS s WHERE s.user_key = ANY (keys));
+            UPDATE users AS u SET type = 'subscriber', updated_at = now() WHERE u.id = ANY (ids);
+            UPDATE assets AS a SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'), frozen_at = NULL
+             WHERE a.user_id = ANY (ids);
+            INSERT INTO entitlement_sync.purchase (id, owner_key, observed_at, period_ends_at, gives_access, source,
+                        store, environment, kind, status, ownership, renewal, product_id, owner_rule, entitlements)
+            SELECT top + k, k, now(), now() + interval '20 days', true, 'revenuecat', 'app_store', 'production',
+                   'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'named_by_revenuecat', '{premium}'
+              FROM unnest(keys) AS k;
+            INSERT INTO entitlement_sync.purchase_identifier
+            SELECT v.value || k, v.store, 'production', v.kind, top + k FROM unnest(keys) AS k,
+                   (VALUES ('sub', 'revenuecat', 'revenuecat_id'), ('48000', 'app_store', 'store_id'))
+                   AS v(value, store, kind);
+            INSERT INTO entitlement_sync.observation (user_key, job_id, purchase_id, asked_at, period_ends_at,
+                        gives_access, source, coverage, store, environment, kind, status, ownership, renewal,
+                        product_id, attribution, entitlements, payload_hash)
+            SELECT q.user_key, q.restore_id, top + q.user_key, now(), now(), true, 'revenuecat', 'partial', 'app_store',
+                   'production', 'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'new', '{premium}',
+                   sha256(q.restore_id::text::bytea)
+              FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
+            UPDATE entitlement_sync.user_sync AS s
+               SET epoch = s.epoch + 1, read_at = now(), recorded_at = now(), ever_observed = true,
+                   decided_subscriber = true, fingerprint = md5(s.user_id)::uuid, next_check_at = now() + interval '19 days'
+             WHERE s.user_key = ANY (keys);
+            INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
+                        type_after, explanation)
+            SELECT q.user_key, q.restore_id, 1, 0, 'store_access', 'restored', 'free', 'subscriber',
+                   'A store says that a purchase of this user gives access, so the user became a subscriber.'
+              FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
+            WITH gone AS (DELETE FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys)
+                          RETURNING q.user_key, q.restore_id)
+            INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state, outcome, message_key)
+            SELECT g.restore_id, g.user_key, clock_timestamp(), 0, 0, 'done', 'restored', 'restored' FROM gone AS g;
+            COMMIT;
+        END
+        $$;
+        """
 }

@@ -3,21 +3,16 @@ package import Postgres
 /// What a database holds that has been at work for 90 days.
 package enum SampleHistory {
     /// Keys that no sequence gets to.
-    package static let firstKey = 2_000_000_000
+    static let firstKey = 2_000_000_000
     /// Jobs of the last 14 days, however long the history is.
     private static let recent = 300
 
-    /// Loads jobs that have ended, with all that they left.
+    /// Loads jobs that have ended, with all that they left: users, purchases, decisions, events and tickets in
+    /// proportion.
     ///
-    /// Users, purchases, decisions, events and tickets are in proportion. The users are `past-1` to `past-` the number of `users`; the
-    /// days and months have partitions of their own.
-    ///
-    /// - Parameters:
-    ///   - jobs: how many are older than 14 days.
-    ///   - users: how many the jobs are about; `nil`: a fifth of `jobs`. At least a tenth of them.
-    ///   - days: over how many days they are spread, evenly, between the 90th and the 14th before today.
-    ///   - pool: the owner's.
-    /// - Throws: `PostgresError`.
+    /// The jobs are older than 14 days, spread evenly over `days` between the 90th and the 14th before today, and about
+    /// the users `past-1` to `past-` the number of `users`: a fifth of the jobs, and at least a tenth. Days and months
+    /// have partitions of their own.
     package static func load(_ jobs: Int, users: Int? = nil, over days: Int = 75, into pool: PostgresPool) async throws
     {
         let users = users ?? jobs / 5

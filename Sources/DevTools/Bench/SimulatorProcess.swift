@@ -1,7 +1,7 @@
 import Composition
-import Dispatch
 import Foundation
 import NIOCore
+import StoreSimulator
 
 /// The simulator as a process of its own, so that its work is not hidden in ours.
 final class SimulatorProcess {
@@ -9,15 +9,11 @@ final class SimulatorProcess {
     private let output = Pipe()
     private let scenario: URL
 
-    /// Starts a simulator whose customers have an active subscription.
+    /// Starts a simulator whose customers have an active subscription, or are `without`: by what their ids begin with,
+    /// how many.
     ///
-    /// - Parameters:
-    ///   - prefixes: what their ids begin with, and how many there are of each.
-    ///   - without: the same of customers without a purchase.
-    ///   - perMinute: requests a minute that it answers; 0: any number.
-    ///   - purchases: further customers by the App Store's ids of their purchases.
-    ///   - latencyMs: how long each answer takes.
-    /// - Throws: what the system does.
+    /// `purchases` are further customers by the App Store's ids of their purchases; `perMinute` 0: any number of
+    /// requests.
     init(
         prefixes: [String: Int],
         without: [String: Int] = [:],
@@ -49,15 +45,11 @@ final class SimulatorProcess {
 
     private var knownPort: Int?
 
-    /// The port it listens on, read from its first line, away from the cooperative pool.
+    /// The port it listens on, read from its first line.
     func port() async throws -> Int {
         if let knownPort { return knownPort }
         let handle = output.fileHandleForReading
-        let line = await withCheckedContinuation { (continuation: CheckedContinuation<String, Never>) in
-            DispatchQueue.global().async {
-                continuation.resume(returning: String(decoding: handle.availableData, as: UTF8.self))
-            }
-        }
+        let line = await awayFromPool { String(decoding: handle.availableData, as: UTF8.self) }
         guard let port = line.split(whereSeparator: \.isWhitespace).last.flatMap({ Int($0) }) else {
             throw CommandFailure(.software, "the simulator did not start")
         }
@@ -65,34 +57,73 @@ final class SimulatorProcess {
         return port
     }
 
-    /// What it was asked.
-    ///
-    /// - Returns: the most requests within any sixty seconds, and how many it refused as too many.
-    /// - Throws: what keeps it from being asked, and `DecodingError`.
+    /// The most requests within any sixty seconds, and how many it refused as too many.
     func load() async throws -> (busiest: Int, refused: Int) {
+        struct Report: Decodable {
+            var busiestMinute: Int
+            var byStatus: [String: Int]
+        }
         let client = LeanHTTPClient(port: try await port(), most: 1)
-        let answer: Result<LeanHTTPClient.Answer, any Error>
-        do { answer = .success(try await client.send(BenchDoorClient.request("GET", "/control/requests", []))) } catch {
-            answer = .failure(error)
+        let answer = try await cleaningUp({ await client.shutdown() }) {
+            try await client.send(BenchAPIClient.request("GET", "/control/requests", []))
         }
-        await client.shutdown()
-        let report = try JSONDecoder().decode(Report.self, from: Data(try answer.get().body.readableBytesView))
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        let report = try decoder.decode(Report.self, from: Data(answer.body.readableBytesView))
         return (report.busiestMinute, report.byStatus["429"] ?? 0)
-    }
-
-    private struct Report: Decodable {
-        var busiestMinute: Int
-        var byStatus: [String: Int]
-
-        enum CodingKeys: String, CodingKey {
-            case busiestMinute = "busiest_minute"
-            case byStatus = "by_status"
-        }
     }
 
     func stop() {
         process.terminate()
         process.waitUntilExit()
         try? FileManager.default.removeItem(at: scenario)
+    }
+}
+
+/// A simulator in this process that signs users' ID tokens, and serves the keys to check them with.
+struct BenchTokens {
+    private let simulator: StoreSimulator
+    private let port: Int
+
+    /// Serves the keys as long as a body runs.
+    static func with<Value>(_ runtime: Runtime, _ body: (BenchTokens) async throws -> Value) async throws -> Value {
+        let simulator = try StoreSimulator(scenario: Scenario(yaml: "project: projbench\n"), logger: runtime.logger)
+        let (ports, announce) = AsyncStream.makeStream(of: Int.self)
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await simulator.run { announce.yield($0) } }
+            defer { group.cancelAll() }
+            let port = await ports.first { _ in true } ?? 0
+            return try await body(BenchTokens(simulator: simulator, port: port))
+        }
+    }
+
+    /// How a process serves the API to users with these tokens.
+    var serving: [String: String] {
+        [
+            "FIREBASE_PROJECT_ID": "demo-project",
+            "FIREBASE_KEYS_URL": "http://127.0.0.1:\(port)/google-keys/firebase", "HTTP_PORT": "0", "ADMIN_PORT": "0",
+            "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0", "HTTP_MAX_CONNECTIONS_PER_ADDRESS": "10000",
+            "REVENUECAT_WEBHOOK_SECRET": BenchHTTP.webhookSecret, "LOG_LEVEL": "info",
+        ]
+    }
+
+    /// Signs tokens, in several tasks; to be done before anything is measured.
+    func sign(_ users: [String], hours: Int64 = 1) async throws -> [String] {
+        let lanes = 4
+        let expiry = Int64(Date().timeIntervalSince1970) + hours * 3600
+        return try await withThrowingTaskGroup(of: [(Int, String)].self) { group in
+            for lane in 0..<lanes {
+                group.addTask {
+                    try stride(from: lane, to: users.count, by: lanes).map { index in
+                        var request = FirebaseTokenRequest(subject: users[index])
+                        request.expiresAt = expiry
+                        return (index, try simulator.firebaseToken(request))
+                    }
+                }
+            }
+            var tokens = [String](repeating: "", count: users.count)
+            for try await signed in group { for (index, token) in signed { tokens[index] = token } }
+            return tokens
+        }
     }
 }

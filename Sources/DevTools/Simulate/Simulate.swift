@@ -1,4 +1,4 @@
-import ArgumentParser
+package import ArgumentParser
 import Composition
 import Foundation
 import Logging
@@ -6,6 +6,9 @@ import ServiceLifecycle
 import StoreSimulator
 import Telemetry
 import UnixSignals
+
+/// The commands that only development needs: stores that answer as a scenario says, and benchmarks.
+package let developmentCommands: [any ParsableCommand.Type] = [Simulate.self, BenchCommand.self]
 
 struct Simulate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Runs an HTTP double of the stores for demos and tests.")
@@ -27,7 +30,7 @@ struct Simulate: AsyncParsableCommand {
     @Option(
         help: """
             A folder that keeps the simulator's keys: one that is started later signs with the same, and starts sooner. \
-            Nobody but simulators and tests may trust them.
+            Only simulators and tests may trust them.
             """
     )
     var keys: String?
@@ -44,37 +47,22 @@ struct Simulate: AsyncParsableCommand {
             LineLogHandler.bootstrap(format: .text, level: .warning)
             let logger = Logger(label: "entitlement-sync")
             let loaded: Scenario
-            do {
-                loaded = try Scenario.load(fileAt: scenario)
-            } catch {
-                throw CommandFailure(.data, "\(error)")
+            do { loaded = try Scenario.load(fileAt: scenario) } catch { throw CommandFailure(.data, "\(error)") }
+            do { if let keys { try KeyRing.keep(in: keys) } } catch {
+                let text = "--keys: \(keys ?? "") can't be made, or holds what is no key; name a folder"
+                throw CommandFailure(.data, text)
             }
-            do {
-                if let keys { try KeyRing.keep(in: keys) }
-            } catch {
-                throw CommandFailure(
-                    .data,
-                    "--keys: \(keys ?? "") can't be made, or holds what is no key; name a folder"
-                )
-            }
-            let service = Simulation(
-                simulator: try StoreSimulator(
-                    scenario: loaded,
-                    configuration: SimulatorConfiguration(host: host, port: port),
-                    logger: logger
-                ),
-                files: files
+            let simulator = try StoreSimulator(
+                scenario: loaded,
+                configuration: SimulatorConfiguration(host: host, port: port),
+                logger: logger
             )
             let group = ServiceGroup(
-                configuration: .init(
-                    services: [.init(service: service)],
-                    gracefulShutdownSignals: [.sigterm, .sigint],
-                    logger: logger
-                )
+                services: [Simulation(simulator: simulator, files: files)],
+                gracefulShutdownSignals: [.sigterm, .sigint],
+                logger: logger
             )
-            do {
-                try await group.run()
-            } catch let error as SimulatorError {
+            do { try await group.run() } catch let error as SimulatorError {
                 throw CommandFailure(.unavailable, "\(error)")
             }
             return .done
@@ -88,9 +76,7 @@ struct Simulate: AsyncParsableCommand {
         func run() async throws {
             try await cancelWhenGracefulShutdown {
                 try await simulator.run { port in
-                    do {
-                        if let files { try simulator.writeFiles(to: files, port: port) }
-                    } catch {
+                    do { if let files { try simulator.writeFiles(to: files, port: port) } } catch {
                         let text = "--files: \(files ?? "") can't be written to; name a folder that exists\n"
                         Output.write(text, to: .standardError)
                     }

@@ -8,30 +8,24 @@ enum AxeCore {
     private static let package = "axe-playwright-python==0.1.8"
     private static let version = "4.12.1"
     private static let queue = DispatchQueue(label: "test.axe")
-    private static let sources = Once<String, String>()
-
-    /// The script; installed from PyPI once, and kept beside what the package builds.
-    ///
-    /// - Throws: `BrowserFailure` that tells why it cannot be had.
-    static var source: String {
-        get async throws {
-            try await sources.value(for: version) {
-                let kept = "\(Files.packageFolder)/.build/axe-core-\(version).js"
-                if let source = try? read(kept) { return source }
-                do {
-                    try await queue.run { try install(at: kept) }
-                    return try read(kept)
-                } catch {
-                    throw BrowserFailure(
-                        """
-                        axe-core \(version) could not be installed from PyPI (\(package)), which takes python3 with \
-                        venv, as deploy/test.sh installs it, and a network: \(error)
-                        """
-                    )
-                }
-            }
+    private static let installed = Task {
+        let kept = "\(Files.packageFolder)/.build/axe-core-\(version).js"
+        if let source = try? read(kept) { return source }
+        do {
+            try await queue.run { try install(at: kept) }
+            return try read(kept)
+        } catch {
+            throw BrowserFailure(
+                """
+                axe-core \(version) could not be installed from PyPI (\(package)), which takes python3 with venv, as \
+                deploy/test.sh installs it, and a network: \(error)
+                """
+            )
         }
     }
+
+    /// The script; installed from PyPI once, and kept beside what the package builds.
+    static var source: String { get async throws { try await installed.value } }
 
     private static func read(_ path: String) throws -> String {
         let source = try Files.read(path)

@@ -1,52 +1,54 @@
+import HTTPTypes
+
+/// Keys on a keyboard, struck one after the other: `"j"`, `"search"`, `.tab`, `.shift(.tab)`.
+package struct BrowserKey: Sendable {
+    /// The keys of each stroke, pressed in this order and released in the opposite one.
+    fileprivate var strokes: [[String]]
+
+    // https://www.w3.org/TR/webdriver2/#keyboard-actions
+    package static let tab: BrowserKey = "\u{E004}"
+    package static let enter: BrowserKey = "\u{E006}"
+    package static let escape: BrowserKey = "\u{E00C}"
+
+    package static func shift(_ key: BrowserKey) -> BrowserKey {
+        BrowserKey(strokes: key.strokes.map { ["\u{E008}"] + $0 })
+    }
+}
+
+extension BrowserKey: ExpressibleByStringLiteral {
+    package init(stringLiteral text: String) { strokes = text.map { [String($0)] } }
+}
+
 extension Browser {
+    /// How long an element that is acted on may take to appear.
+    private static let patience = Duration.seconds(5)
     /// The key under which WebDriver hands out an element.
     private static let elementKey = "element-6066-11e4-a52e-4f735466cecf"
 
-    // MARK: Looking
-
-    /// The visible text of the first element that a selector finds; waits until there is one.
-    ///
-    /// - Parameter css: the selector; the whole page by default.
-    /// - Returns: the text as it is laid out, without what is hidden.
-    /// - Throws: `BrowserFailure` when there is none in time.
+    /// The visible text, as it is laid out, of the first element that a selector finds; waits until there is one.
     package func text(of css: String = "body") async throws -> String {
         try await act(on: css, .get, "text").text ?? ""
     }
 
-    /// The visible texts of all elements that a selector finds, as they are now.
-    package func texts(of css: String) async throws -> [String] {
-        try await script("return Array.from(document.querySelectorAll(arguments[0]), e => e.innerText)", .text(css))
-            .decode()
+    package func exists(_ css: String) async throws -> Bool {
+        try await script("return document.querySelector(arguments[0]) !== null", .text(css)).decode()
     }
 
-    /// How many elements a selector finds now.
-    package func count(of css: String) async throws -> Int {
-        try await script("return document.querySelectorAll(arguments[0]).length", .text(css)).decode()
-    }
-
-    /// Whether a selector finds something now.
-    package func exists(_ css: String) async throws -> Bool { try await count(of: css) > 0 }
-
-    /// Whether the first element that a selector finds is shown; waits until there is one.
-    package func isShown(_ css: String) async throws -> Bool {
-        try await act(on: css, .get, "displayed").flag ?? false
-    }
-
-    /// An attribute of the first element that a selector finds, as it stands in the page; nil without it.
-    package func attribute(_ name: String, of css: String) async throws -> String? {
-        try await act(on: css, .get, "attribute/\(name)").text
-    }
-
-    /// What stands in a field.
     package func value(of css: String) async throws -> String {
         try await act(on: css, .get, "property/value").text ?? ""
     }
 
-    // MARK: Acting
+    /// Strikes keys, wherever the focus is.
+    package func keys(_ keys: BrowserKey...) async throws {
+        let actions = keys.flatMap(\.strokes).flatMap { stroke in
+            stroke.map { (["type": "keyDown", "value": .text($0)] as PageValue) }
+                + stroke.reversed().map { ["type": "keyUp", "value": .text($0)] }
+        }
+        let keyboard: PageValue = ["type": "key", "id": "keyboard", "actions": .list(actions)]
+        try await explained("keys") { _ = try await command(.post, "actions", ["actions": [keyboard]]) }
+    }
 
-    /// Clicks on the first element that a selector finds, which has to be in sight and not covered.
-    ///
-    /// - Throws: `BrowserFailure` when there is none to click on in time.
+    /// Clicks on the first element that a selector finds, once it is in sight and not covered.
     package func click(_ css: String) async throws { _ = try await act(on: css, .post, "click") }
 
     /// Types into a field, behind what stands in it; for a field that takes a file, the file's path.
@@ -54,12 +56,9 @@ extension Browser {
         _ = try await act(on: css, .post, "value", ["text": .text(text)])
     }
 
-    /// Empties a field.
     package func clear(_ css: String) async throws { _ = try await act(on: css, .post, "clear") }
 
     /// Chooses an option of a list, by its text or its value.
-    ///
-    /// - Throws: `BrowserFailure` when there is no such option.
     package func select(_ css: String, _ option: String) async throws {
         let find = """
             const list = document.querySelector(arguments[0]);
@@ -72,13 +71,11 @@ extension Browser {
         try await explained("select \(css)") { _ = try await command(.post, "element/\(id)/click") }
     }
 
-    /// Clicks on a link or button that leads to another page, and waits until that one is loaded.
     package func follow(_ css: String) async throws { try await leaving { try await click(css) } }
 
-    /// Sends a form, as Enter in one of its fields would, and waits until the page that answers is loaded.
-    ///
-    /// - Parameter css: the form, or anything in it.
-    /// - Throws: `BrowserFailure`, also when the form may not be sent yet or no page answers.
+    /// Sends the form that the selector finds, or finds something in, as Enter in one of its fields would, and waits
+    /// until the
+    /// page that answers is loaded; fails when the form may not be sent yet.
     package func submit(_ css: String = "form") async throws {
         let send = """
             const found = document.querySelector(arguments[0]);
@@ -95,10 +92,8 @@ extension Browser {
         }
     }
 
-    // MARK: Elements
-
     /// Does something with the first element that a selector finds, as soon as there is one that lets it be done.
-    func act(
+    private func act(
         on css: String,
         _ method: WebDriverClient.Method,
         _ path: String,
@@ -115,17 +110,16 @@ extension Browser {
 
     /// Tries until the driver no longer refuses for reasons that may pass.
     private func patiently(_ what: String, _ work: () async throws -> PageValue) async throws -> PageValue {
-        let deadline = ContinuousClock.now + Self.patience
-        while true {
-            do {
-                return try await work()
-            } catch let refusal as WebDriverClient.Refusal {
-                guard refusal.mayPass, ContinuousClock.now < deadline else {
-                    throw await failure("\(what): \(refusal)")
+        try await explained(what) {
+            var last: any Error = CancellationError()
+            return try await eventually(within: Self.patience) {
+                do { return try await work() } catch let refusal as WebDriverClient.Refusal where refusal.mayPass {
+                    last = refusal
+                    return nil
                 }
+            } otherwise: {
+                last
             }
-            // A page tells nobody when it is ready.
-            try await Task.sleep(for: .milliseconds(20))
         }
     }
 }

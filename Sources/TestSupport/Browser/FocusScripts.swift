@@ -1,4 +1,3 @@
-/// What the walk of the focus runs in the page.
 enum FocusScripts {
     /// Begins a walk: gives the focus to a new last element of the page, or of an open dialog, and returns that element.
     static let goToEnd = """
@@ -23,10 +22,10 @@ enum FocusScripts {
         };
         """
 
-    /// Returns what has the focus (null: nothing in the page), and how the element that had it before looks without it.
-    static let look =
+    /// Returns what has the focus (null: nothing in the page), and how the element that had it before is shown without it.
+    static let focus =
         selector + """
-            const looks = element => {
+            const styles = element => {
                 const seen = {};
                 const take = (place, other, pseudo) => {
                     if (!other) return;
@@ -54,7 +53,7 @@ enum FocusScripts {
                 return seen;
             };
             const walk = window.focusWalk ??= { reached: new Set(), last: null };
-            const before = walk.last ? looks(walk.last) : null;
+            const before = walk.last ? styles(walk.last) : null;
             const element = document.activeElement;
             if (!element || element === document.body || element === document.documentElement) {
                 walk.last = null;
@@ -73,7 +72,7 @@ enum FocusScripts {
             const whole = element.getBoundingClientRect();
             return {
                 before, element, isSame, isKnown,
-                selector: selectorOf(element), now: looks(element), isFixed: fixed, isCovered: !own,
+                selector: selectorOf(element), now: styles(element), isFixed: fixed, isCovered: !own,
                 box: { left: whole.left + scrollX, top: whole.top + scrollY, width: whole.width, height: whole.height },
             };
             """

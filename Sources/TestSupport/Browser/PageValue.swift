@@ -9,23 +9,21 @@ package enum PageValue: Sendable, Hashable {
     case list([PageValue])
     case fields([String: PageValue])
 
-    /// The text; nil where this is something else, as with the others below.
+    // Each is nil where this is something else.
     package var text: String? { if case .text(let text) = self { text } else { nil } }
-    /// The number.
     package var number: Double? { if case .number(let number) = self { number } else { nil } }
-    /// The truth value.
     package var flag: Bool? { if case .flag(let flag) = self { flag } else { nil } }
-    /// The list.
     package var list: [PageValue]? { if case .list(let list) = self { list } else { nil } }
-    /// The object.
     package var fields: [String: PageValue]? { if case .fields(let fields) = self { fields } else { nil } }
 
     /// A field of an object; null where there is none.
     package subscript(name: String) -> PageValue { fields?[name] ?? .null }
 
-    /// The value as a type of the caller's.
-    ///
-    /// - Throws: `BrowserFailure` when it does not have that shape.
+    /// What an encodable value is in JSON.
+    init(encoding value: some Encodable) throws {
+        self = try JSONDecoder().decode(PageValue.self, from: JSONEncoder().encode(value))
+    }
+
     package func decode<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value {
         do {
             return try JSONDecoder().decode(type, from: JSONEncoder().encode(self))
@@ -37,20 +35,14 @@ package enum PageValue: Sendable, Hashable {
 
 extension PageValue: Codable {
     package init(from decoder: any Decoder) throws {
-        let container = try decoder.singleValueContainer()
-        if container.decodeNil() {
-            self = .null
-        } else if let flag = try? container.decode(Bool.self) {
-            self = .flag(flag)
-        } else if let number = try? container.decode(Double.self) {
-            self = .number(number)
-        } else if let text = try? container.decode(String.self) {
-            self = .text(text)
-        } else if let list = try? container.decode([PageValue].self) {
-            self = .list(list)
-        } else {
-            self = .fields(try container.decode([String: PageValue].self))
+        let value = try decoder.singleValueContainer()
+        func decode<Value: Decodable>(_ make: (Value) -> PageValue) -> PageValue? {
+            (try? value.decode(Value.self)).map(make)
         }
+        let plain = value.decodeNil() ? .null : decode(PageValue.flag) ?? decode(PageValue.number)
+        self =
+            try plain ?? decode(PageValue.text) ?? decode(PageValue.list)
+            ?? .fields(value.decode([String: PageValue].self))
     }
 
     package func encode(to encoder: any Encoder) throws {
@@ -69,7 +61,7 @@ extension PageValue: Codable {
 }
 
 extension PageValue: ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral,
-    ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral, ExpressibleByNilLiteral
+    ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
 {
     package init(stringLiteral value: String) { self = .text(value) }
     package init(integerLiteral value: Int) { self = .number(Double(value)) }
@@ -78,5 +70,4 @@ extension PageValue: ExpressibleByStringInterpolation, ExpressibleByIntegerLiter
     package init(dictionaryLiteral elements: (String, PageValue)...) {
         self = .fields(Dictionary(elements) { $1 })
     }
-    package init(nilLiteral: ()) { self = .null }
 }

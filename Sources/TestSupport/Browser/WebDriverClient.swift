@@ -7,21 +7,8 @@ import Transport
 ///
 /// - SeeAlso: https://www.w3.org/TR/webdriver2/
 struct WebDriverClient: Sendable {
-    enum Method: String, Sendable {
-        case get = "GET"
-        case post = "POST"
-        case delete = "DELETE"
+    typealias Method = HTTPRequest.Method
 
-        fileprivate var inHTTP: HTTPRequest.Method {
-            switch self {
-            case .get: .get
-            case .post: .post
-            case .delete: .delete
-            }
-        }
-    }
-
-    /// The driver's own refusal of a command.
     struct Refusal: Error, CustomStringConvertible {
         /// Such as `no such element`.
         var code: String
@@ -35,8 +22,8 @@ struct WebDriverClient: Sendable {
 
         var description: String {
             // The rest is the driver's own build and call stack.
-            let told = message.split(separator: "\n").prefix { !$0.contains("(Session info:") }.joined(separator: " ")
-            return told.hasPrefix(code) ? told : "\(code): \(told)"
+            let text = message.split(separator: "\n").prefix { !$0.contains("(Session info:") }.joined(separator: " ")
+            return text.hasPrefix(code) ? text : "\(code): \(text)"
         }
     }
 
@@ -54,17 +41,10 @@ struct WebDriverClient: Sendable {
         )
     }
 
-    /// Stops sending.
     func close() async { await transport.shutdown() }
 
-    /// Sends a command.
+    /// Sends a command, with a body where it is POST.
     ///
-    /// - Parameters:
-    ///   - method: what the command takes.
-    ///   - path: such as `/session`.
-    ///   - body: for POST; an empty object where there is nothing to say.
-    ///   - limit: time for everything.
-    /// - Returns: the answer's value.
     /// - Throws: `Refusal`, or `BrowserFailure` where no answer came.
     func send(
         _ method: Method,
@@ -72,12 +52,7 @@ struct WebDriverClient: Sendable {
         _ body: PageValue = [:],
         within limit: Duration = .seconds(60)
     ) async throws -> PageValue {
-        var request = HTTPRequest(
-            method: method.inHTTP,
-            scheme: "http",
-            authority: "127.0.0.1:\(port)",
-            path: path
-        )
+        var request = HTTPRequest(method: method, scheme: "http", authority: "127.0.0.1:\(port)", path: path)
         var bytes: [UInt8]?
         if method == .post {
             request.headerFields[.contentType] = "application/json; charset=utf-8"

@@ -9,7 +9,6 @@ import Synchronization
 /// Users, strangers and stores have a part each, so that none of them takes the others', and so has each sender. Where a part is
 /// used up, those bodies give way that have been arriving for longest: genuine ones arrive within moments.
 final class BodyBudget: Sendable {
-    /// Whose body it is.
     enum Sender: Hashable, Sendable {
         /// A store that has shown who it is.
         case store
@@ -36,24 +35,15 @@ final class BodyBudget: Sendable {
         var user = 8 << 20
         var stranger = 2 << 20
 
-        fileprivate func all(of part: Sender.Part) -> Int {
-            switch part {
-            case .stores: stores
-            case .users: users
-            case .strangers: strangers
-            }
-        }
-
-        fileprivate func own(of sender: Sender) -> Int {
+        fileprivate func share(of sender: Sender) -> (own: Int, ofAllLikeIt: Int) {
             switch sender {
-            case .store: stores
-            case .user: user
-            case .stranger: stranger
+            case .store: (stores, stores)
+            case .user: (user, users)
+            case .stranger: (stranger, strangers)
             }
         }
     }
 
-    /// A body in memory.
     final class Body: Sendable {
         let bytes: ByteBuffer
         private let budget: BodyBudget
@@ -101,12 +91,6 @@ final class BodyBudget: Sendable {
         }
     }
 
-    private enum Taken {
-        case yes
-        /// The share of the sender, or of all like it, is used up; or the body has given way.
-        case no(String)
-    }
-
     private let shares: Shares
     /// How long a body may have been arriving before it gives way.
     private let grace: Duration
@@ -119,24 +103,23 @@ final class BodyBudget: Sendable {
         self.security = security
     }
 
-    /// Reads a body into memory.
+    /// Reads a body into memory, to be given back once it was dealt with.
     ///
-    /// - Parameters:
-    ///   - request: of which.
-    ///   - limit: the longest body that is taken, in bytes.
-    ///   - sender: whose share it is.
-    ///   - context: names the request, and has its connection.
-    /// - Returns: the body, to be given back once it was dealt with.
-    /// - Throws: `Problem` where the body is too long, or its share is used up; whatever keeps it from being read.
+    /// - Throws: `Problem` where the body is longer than `limit`, in bytes, or its share is used up; what else keeps it
+    ///   from being read.
     func read(_ request: Request, upTo limit: Int, from sender: Sender, _ context: APIContext) async throws -> Body {
         let tooLong = Problem(.bodyTooLarge, "at most \(limit) bytes are taken")
         if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limit { throw tooLong }
-        let number = begin(sender, context)
+        let number = state.withLock { state in
+            state.nextNumber += 1
+            state.entries[state.nextNumber] = Entry(sender: sender, began: .now, channel: context.channel)
+            return state.nextNumber
+        }
         do {
             var bytes = ByteBuffer()
             for try await part in request.body {
                 guard bytes.readableBytes + part.readableBytes <= limit else { throw tooLong }
-                if case .no(let reason) = take(part.readableBytes, for: number, context) {
+                if let reason = refuse(part.readableBytes, for: number, context) {
                     security.refused("bodies", reason, context)
                     throw Problem(.unavailable, "too many bodies are under way", retryAfterSeconds: 1)
                 }
@@ -150,38 +133,30 @@ final class BodyBudget: Sendable {
         }
     }
 
-    private func begin(_ sender: Sender, _ context: APIContext) -> Int {
-        state.withLock { state in
-            state.nextNumber += 1
-            state.entries[state.nextNumber] = Entry(sender: sender, began: .now, channel: context.channel)
-            return state.nextNumber
-        }
-    }
-
-    private func take(_ bytes: Int, for number: Int, _ context: APIContext) -> Taken {
-        let (taken, gone) = state.withLock { [grace] state -> (Taken, [Entry]) in
-            guard let entry = state.entries[number] else { return (.no("gave_way"), []) }
+    /// Takes bytes; else says why: the share of the sender, or of all like it, is used up, or the body has given way.
+    private func refuse(_ bytes: Int, for number: Int, _ context: APIContext) -> String? {
+        let (refusal, gone) = state.withLock { [grace] state -> (String?, [Entry]) in
+            guard let entry = state.entries[number] else { return ("gave_way", []) }
             let (sender, part) = (entry.sender, entry.sender.part)
-            guard (state.bySender[sender] ?? 0) + bytes <= shares.own(of: sender) else {
-                return (.no("share_used_up"), [])
-            }
+            let share = shares.share(of: sender)
+            guard (state.bySender[sender] ?? 0) + bytes <= share.own else { return ("share_used_up", []) }
             var gone: [Entry] = []
-            while (state.byPart[part] ?? 0) + bytes > shares.all(of: part) {
+            while (state.byPart[part] ?? 0) + bytes > share.ofAllLikeIt {
                 let oldest = state.entries.lazy.filter { other, entry in
                     other != number && entry.isArriving && entry.bytes > 0 && entry.sender.part == part
                         && .now - entry.began > grace
                 }.map(\.key).min()
-                guard let oldest, let entry = state.remove(oldest) else { return (.no("part_used_up"), gone) }
+                guard let oldest, let entry = state.remove(oldest) else { return ("part_used_up", gone) }
                 gone.append(entry)
             }
             state.add(bytes, to: number)
-            return (.yes, gone)
+            return (nil, gone)
         }
         for entry in gone {
             security.refused("bodies", "gave_way", context)
             entry.channel.close(promise: nil)
         }
-        return taken
+        return refusal
     }
 
     private func forget(_ number: Int) { state.withLock { _ = $0.remove(number) } }

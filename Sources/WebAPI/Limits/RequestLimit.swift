@@ -8,7 +8,7 @@ package import UserRequests
 /// How many requests a minute one key may make, counted over all processes.
 ///
 /// Requests are taken from the shared count a twentieth at a time, and as many are advanced to every key before anything is
-/// counted at all, so that people who tap now and then cost no round trip. A process lets no more than that twentieth pass
+/// counted at all, so that users who tap now and then cost no round trip. A process lets no more than that twentieth pass
 /// beyond the limit; limits below 20 are held exactly.
 package final class RequestLimit: Sendable {
     private struct Credit {
@@ -32,13 +32,9 @@ package final class RequestLimit: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let credits = Mutex<[[UInt8]: Credit]>([:])
 
-    /// Makes a limit; `nil` where it is off.
+    /// Makes a limit; none for 0 requests a minute.
     ///
-    /// - Parameters:
-    ///   - perMinute: requests a minute; 0 for no limit.
-    ///   - subject: what is counted, such as `address`: keys of different subjects never meet.
-    ///   - counts: the count that all processes share.
-    ///   - logger: hears that it can't be had.
+    /// Keys of different subjects, such as `address`, never meet.
     package convenience init?(perMinute: Int, of subject: String, counts: RequestCounts, logger: Logger) {
         self.init(perMinute: perMinute, of: subject, logger: logger) { wanted, key in
             try await counts.take(wanted, of: perMinute, for: .init(key))
@@ -60,25 +56,15 @@ package final class RequestLimit: Sendable {
         self.logger = logger
     }
 
-    /// Counts a request.
+    /// Counts a request under a name; throws a `Problem` where the minute is used up.
     ///
     /// A count that can't be had stops no request: what needs the database fails by itself, and says so better.
-    ///
-    /// - Parameter name: whose request it is.
-    /// - Throws: `Problem` where the minute is used up.
     func count(_ name: String) async throws(Problem) {
         let key = Array(SHA256.hash(data: Data("\(subject) \(name)".utf8)))
-        let owed: Int
-        switch spend(key) {
-        case .free: return
-        case .over(let wait): throw Self.problem(wait)
-        case .asks(let number): owed = number
-        }
+        guard let owed = try spend(key) else { return }
         let asked = owed + max(1, perMinute / Self.parts)
         let given: RequestCounts.Given
-        do {
-            given = try await take(asked, key)
-        } catch {
+        do { given = try await take(asked, key) } catch {
             logger.info("requests can't be counted", metadata: ["limit.subject": "\(subject)"])
             credits.withLock { $0[key]?.owed += owed }
             return
@@ -94,34 +80,29 @@ package final class RequestLimit: Sendable {
         guard left > 0 else { throw Self.problem(given.wait) }
     }
 
-    private enum Spent {
-        case free
-        /// The minute is used up.
-        case over(Duration)
-        /// The shared count has to be asked, and so many that were advanced be counted with it.
-        case asks(Int)
-    }
-
     /// Uses one of those that were taken before, or of those that each key is advanced.
-    private func spend(_ key: [UInt8]) -> Spent {
+    ///
+    /// - Returns: where the shared count has to be asked, how many were advanced and have to be counted with it.
+    /// - Throws: `Problem` where the minute is used up.
+    private func spend(_ key: [UInt8]) throws(Problem) -> Int? {
         let now = now()
-        let lends = perMinute / Self.parts
-        return credits.withLock { credits in
+        let advance = perMinute / Self.parts
+        return try credits.withLock { credits throws(Problem) -> Int? in
             if credits.count >= Self.mostKeys { credits = credits.filter { $0.value.ends > now } }
             if credits.count >= Self.mostKeys { credits = [:] }
             guard var credit = credits[key], credit.ends > now else {
-                guard lends > 0 else { return .asks(0) }
-                credits[key] = Credit(left: lends - 1, owed: lends, isLast: false, ends: now + .seconds(60))
-                return .free
+                guard advance > 0 else { return 0 }
+                credits[key] = Credit(left: advance - 1, owed: advance, isLast: false, ends: now + .seconds(60))
+                return nil
             }
             guard credit.left > 0 else {
-                guard !credit.isLast else { return .over(credit.ends - now) }
-                defer { credits[key]?.owed = 0 }
-                return .asks(credit.owed)
+                guard !credit.isLast else { throw Self.problem(credit.ends - now) }
+                credits[key]?.owed = 0
+                return credit.owed
             }
             credit.left -= 1
             credits[key] = credit
-            return .free
+            return nil
         }
     }
 

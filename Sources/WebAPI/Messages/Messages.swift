@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
 
-/// What a person reads for a message key, by language.
+/// What a user reads for a message key, by language.
 ///
-/// The texts are data, a JSON object of languages, each an object of keys. `{reference}` and `{support}` are filled in; a key
-/// with `+support` behind it is the text for where an address of support is known.
+/// The texts are data, a JSON object of languages, each an object of keys. `{reference}` and `{support}` are filled in;
+/// a key with `+support` behind it is the text for where an address of support is known.
 package struct Messages: Sendable {
     /// The language for users who speak none of the others.
     package static let fallback = "en"
@@ -33,11 +33,8 @@ package struct Messages: Sendable {
         package var problem: String
     }
 
-    /// Takes the texts that are shipped, and a team's own above them.
+    /// Takes the texts that are shipped, and a team's own above them, in JSON of the same form.
     ///
-    /// - Parameters:
-    ///   - support: an address as the configuration has it: https or `mailto:`.
-    ///   - own: JSON of the same form; what it leaves out stays as it is shipped.
     /// - Throws: `Fault` where `own` is no such JSON, or names a key or a place that there is not.
     package init(support: String? = nil, own: [UInt8]? = nil) throws(Fault) {
         self.support = support.map {
@@ -58,16 +55,12 @@ package struct Messages: Sendable {
         self.texts = texts
     }
 
-    /// All languages.
     package var languages: [String] { texts.keys.sorted() }
 
-    /// A person's text.
+    /// A user's text; `nil` for a key that there is not.
     ///
-    /// - Parameters:
-    ///   - key: what to say.
-    ///   - language: one of ``languages``; others are answered in English, as is a key that a language lacks.
-    ///   - reference: names the case to support.
-    /// - Returns: the text; `nil` for a key that there is not.
+    /// A language that there is not is answered in English, as is a key that a language lacks; `reference` names the
+    /// case to support.
     package func text(for key: String, in language: String = fallback, reference: String) -> String? {
         text(for: key, in: language, filled: ["reference": reference, "support": support ?? ""])
     }
@@ -96,13 +89,7 @@ package struct Messages: Sendable {
         return filled + rest
     }
 
-    /// What a person reads of a store's trouble.
-    ///
-    /// - Parameters:
-    ///   - store: its name in our records.
-    ///   - state: `slow` or `down`.
-    ///   - language: one of ``languages``; others are answered in English.
-    /// - Returns: the text; `nil` for a store that is well.
+    /// What a user reads of a store's trouble, `slow` or `down`; `nil` for a store that is well.
     func text(of store: String, being state: String, in language: String) -> String? {
         // RevenueCat is no user's store: what it does not answer, the stores behind it do not.
         let name =
@@ -137,7 +124,9 @@ package struct Messages: Sendable {
         guard added.count <= mostLanguages else { throw Fault(problem: "has more than \(mostLanguages) languages") }
         let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] } + storeKeys + caseKeys)
         for (language, entries) in added {
-            guard (2...35).contains(language.utf8.count), language.utf8.allSatisfy({ isTagByte($0) }) else {
+            guard (2...35).contains(language.utf8.count),
+                language.utf8.allSatisfy({ $0.isLetterOrDigit || $0 == UInt8(ascii: "-") })
+            else {
                 throw Fault(problem: "has a language that is no tag such as de or pt-BR")
             }
             for (key, text) in entries {
@@ -159,20 +148,12 @@ package struct Messages: Sendable {
     private static func isQuestion(_ key: String) -> Bool {
         key.wholeMatch(of: /question\.[a-z][a-z_]{0,39}/) != nil
     }
-
-    private static func isTagByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D: true
-        default: false
-        }
-    }
 }
 
 extension Messages {
-    /// The best of our languages for a reader.
+    /// The language of the highest weight that we have, itself or without its region; English otherwise.
     ///
-    /// - Parameter header: the value of `Accept-Language`; what does not read as such counts as nothing.
-    /// - Returns: the language of the highest weight that we have, itself or without its region; English otherwise.
+    /// A value of `Accept-Language` that does not read as such counts as nothing.
     func language(accepted header: String?) -> String {
         guard let header, header.utf8.count <= 1_000 else { return Self.fallback }
         var wishes: [(tag: String, weight: Double)] = []

@@ -1,6 +1,8 @@
 import Foundation
 import HTTPTypes
 import Hummingbird
+import Logging
+import Postgres
 
 /// Why a request is not answered as asked, as a problem of RFC 9457.
 struct Problem: Error, Hashable, Sendable {
@@ -21,38 +23,25 @@ struct Problem: Error, Hashable, Sendable {
         case failed
         case unavailable
 
-        var status: HTTPResponse.Status {
-            switch self {
-            case .malformedBody, .invalidField: .badRequest
-            case .unauthenticated: .unauthorized
-            case .unknownUser, .notFound: .notFound
-            case .methodNotAllowed: .methodNotAllowed
-            case .caseDecided, .questionChanged: .conflict
-            case .bodyTooLarge: .contentTooLarge
-            case .unsupportedMediaType: .unsupportedMediaType
-            case .keyReused: .unprocessableContent
-            case .tooManyRequests: .tooManyRequests
-            case .failed: .internalServerError
-            case .unavailable: .serviceUnavailable
-            }
-        }
+        var status: HTTPResponse.Status { facts.status }
+        var title: String { facts.title }
 
-        var title: String {
+        private var facts: (status: HTTPResponse.Status, title: String) {
             switch self {
-            case .malformedBody: "The body is not what this route takes"
-            case .invalidField: "A field of the request is wrong"
-            case .unauthenticated: "The request shows no valid token"
-            case .unknownUser: "The token's user has no account here yet"
-            case .notFound: "There is nothing here"
-            case .methodNotAllowed: "This route knows other methods"
-            case .caseDecided: "Support is through with this case"
-            case .questionChanged: "What was agreed to is not asked now"
-            case .bodyTooLarge: "The body is too large"
-            case .unsupportedMediaType: "The body's media type is not taken"
-            case .keyReused: "The idempotency key was used before with other content"
-            case .tooManyRequests: "Too many requests"
-            case .failed: "The request failed on our side"
-            case .unavailable: "The service is not available at the moment"
+            case .malformedBody: (.badRequest, "The body is not what this route takes")
+            case .invalidField: (.badRequest, "A field of the request is wrong")
+            case .unauthenticated: (.unauthorized, "The request shows no valid token")
+            case .unknownUser: (.notFound, "The token's user has no account here yet")
+            case .notFound: (.notFound, "There is nothing here")
+            case .methodNotAllowed: (.methodNotAllowed, "This route knows other methods")
+            case .caseDecided: (.conflict, "Support is through with this case")
+            case .questionChanged: (.conflict, "What was agreed to is not asked now")
+            case .bodyTooLarge: (.contentTooLarge, "The body is too large")
+            case .unsupportedMediaType: (.unsupportedMediaType, "The body's media type is not taken")
+            case .keyReused: (.unprocessableContent, "The idempotency key was used before with other content")
+            case .tooManyRequests: (.tooManyRequests, "Too many requests")
+            case .failed: (.internalServerError, "The request failed on our side")
+            case .unavailable: (.serviceUnavailable, "The service is not available at the moment")
             }
         }
     }
@@ -60,9 +49,7 @@ struct Problem: Error, Hashable, Sendable {
     var kind: Kind
     /// What is wrong here, for the developer of the app; names no id and no user.
     var detail: String?
-    /// The field that is wrong.
     var field: String?
-    /// What to do about it.
     var fix: String?
     /// When to come again, in seconds.
     var retryAfterSeconds: Int?
@@ -79,10 +66,7 @@ struct Problem: Error, Hashable, Sendable {
 }
 
 extension Problem {
-    /// The answer that tells of the problem.
-    ///
-    /// - Parameter requestID: names the request in the log.
-    /// - Returns: the answer.
+    /// The answer that says what is wrong; `requestID` names the request in the log.
     func response(requestID: String) -> Response {
         var headers = headers
         headers[.contentType] = "application/problem+json"
@@ -108,5 +92,42 @@ extension Problem {
         var field: String?
         var fix: String?
         var instance: String
+    }
+}
+
+/// What the caller is answered where the database refuses.
+enum DatabaseProblem {
+    /// The problem that an error comes to; the log has what is ours to mend.
+    static func problem(_ error: PostgresError, _ logger: Logger) -> Problem {
+        switch error.sqlState {
+        case "ES001":
+            return Problem(.unknownUser, fix: "Create the account first; the token's sub is its id.")
+        case "ES002", "ES005":
+            return invalid(error)
+        case "ES003":
+            return Problem(.invalidField, error.message, field: "Idempotency-Key", fix: error.hint)
+        case "ES004":
+            return Problem(.keyReused, field: "Idempotency-Key", fix: error.hint)
+        case "ES008":
+            // A day's limit: in an hour some of it may be over.
+            return Problem(.tooManyRequests, error.message, fix: error.hint, retryAfterSeconds: 3600)
+        // A value out of its range, or text that PostgreSQL does not hold.
+        case let state? where state.hasPrefix("22"):
+            return state == "22023"
+                ? invalid(error) : Problem(.invalidField, "a text holds characters that can't be stored")
+        default:
+            logger.warning(
+                "the database refused a request",
+                metadata: ["error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "")"]
+            )
+            return error.isConnectionFailure || error.isRetryable || error.code == .closed
+                ? Problem(.unavailable, retryAfterSeconds: 5) : Problem(.failed)
+        }
+    }
+
+    /// Our own functions begin what they say with the field.
+    private static func invalid(_ error: PostgresError) -> Problem {
+        let field = error.message.split(separator: ":", maxSplits: 1).first.map(String.init)
+        return Problem(.invalidField, error.message, field: field, fix: error.hint)
     }
 }

@@ -1,6 +1,6 @@
 import Postgres
 import ServiceLifecycle
-package import UserRequests
+import UserRequests
 
 /// Takes what apps ask for, many in one transaction.
 package final class RestoreIntake: Service {
@@ -9,33 +9,24 @@ package final class RestoreIntake: Service {
         case refused(PostgresError)
         /// It would keep the others, or spoil what they ask for.
         case alone
-
-        var isTaken: Bool {
-            if case .taken = self { true } else { false }
-        }
     }
 
-    private static let limits = Gathering<RestoreWish, Answer>.Limits(
-        // PostgreSQL keeps the subtransactions of so many in memory.
-        batch: 50,
-        waiting: 20_000,
-        interval: .milliseconds(6)
-    )
     /// Proofs that take longer than a moment to check, in bytes of JSON.
     private static let large = 32 << 10
 
     private let requests: AppRequests
-    private let gathering: Gathering<RestoreWish, Answer>
+    private let batcher: RequestBatcher<RestoreWish, Answer>
 
     /// Makes an intake that takes nothing before it runs.
     ///
     /// `onArrivals`: called once restores have been queued, and where it is unknown whether they were.
-    package init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
+    init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
-        gathering = Gathering(Self.limits) { wishes in
+        // PostgreSQL keeps the subtransactions of a batch of so many in memory.
+        batcher = RequestBatcher(batch: 50, waiting: 20_000, interval: .milliseconds(6)) { wishes in
             do throws(PostgresError) {
                 let answers = try await requests.restores(wishes).map(Self.answer)
-                if answers.contains(where: \.isTaken) { onArrivals() }
+                if answers.contains(where: { if case .taken = $0 { true } else { false } }) { onArrivals() }
                 return answers
             } catch {
                 // They may be there all the same; what comes even later is found by polling.
@@ -57,12 +48,11 @@ package final class RestoreIntake: Service {
 
     /// Asks for a restore.
     ///
-    /// - Returns: the job that answers.
     /// - Throws: `PostgresError`, as `AppRequests.restore(_:)` does; `closed` where the database can't be had, too many
     ///   wait or the process ends.
     func accept(_ wish: RestoreWish) async throws(PostgresError) -> AppRequests.Accepted {
         guard wish.proofs.utf8.count <= Self.large else { return try await requests.restore(wish) }
-        switch await gathering.ask(wish) {
+        switch await batcher.ask(wish) {
         case .taken(let accepted): return accepted
         case .refused(let error): throw error
         case .alone: return try await requests.restore(wish)
@@ -72,10 +62,6 @@ package final class RestoreIntake: Service {
 
     /// Takes restores until a graceful shutdown or the task's cancellation; to be ended after its callers.
     package func run() async throws {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { [gathering] in await gathering.run() }
-            try? await gracefulShutdown()
-            group.cancelAll()
-        }
+        await untilShutdown([{ [batcher] in await batcher.run() }])
     }
 }

@@ -22,13 +22,14 @@ struct RestoreStream: Sendable {
     let userID: String
     /// The id of the last event that the client has seen.
     let seen: String?
-    let watch: RestoreWatch
-    let requests: AppRequests
+    let services: APIServices
     let messages: Messages
     let language: String
 
     /// Whether the client knows the end already.
     var isOver: Bool { first.hasEnded && seen == Self.stage(of: first) }
+
+    private var hub: StatusHub { services.statusHub }
 
     private static func stage(of answer: RestoreAnswer) -> String {
         switch answer.state {
@@ -38,7 +39,6 @@ struct RestoreStream: Sendable {
         }
     }
 
-    /// The answer whose body is the stream.
     func response(to request: Request) -> Response {
         Response(
             status: .ok,
@@ -49,10 +49,10 @@ struct RestoreStream: Sendable {
             body: ResponseBody { @concurrent writer in
                 try await request.body.consumeWithCancellationOnInboundClose { _ in
                     do {
-                        let place = watch.takePlace(.stream, of: userID)
-                        defer { watch.giveUp(place) }
+                        let place = hub.takePlace(.stream, of: userID)
+                        defer { hub.giveUp(place) }
                         try await write(to: &writer, from: place)
-                        if !watch.holds(place) {
+                        if !hub.holds(place) {
                             try await writer.write(ByteBuffer(string: "retry: \(Self.displacedRetryMs)\n\n"))
                         }
                     } catch is CancellationError {
@@ -64,39 +64,41 @@ struct RestoreStream: Sendable {
         )
     }
 
-    @concurrent private func write(to writer: inout any ResponseBodyWriter, from place: RestoreWatch.Place) async throws
-    {
+    @concurrent private func write(
+        to writer: inout any ResponseBodyWriter,
+        from place: StatusHubState.Place
+    ) async throws {
         let clock = ContinuousClock()
         let ends = clock.now + Self.longest
         var answer = first
-        var told = seen
-        var lastTold = clock.now
+        var sent = seen
+        var lastSent = clock.now
         try await writer.write(ByteBuffer(string: "retry: \(Self.retryMs)\n\n"))
         while true {
             let stage = Self.stage(of: answer)
             // An app that waits long gets the expected time again.
-            if stage != told || stage == "still_checking" && clock.now - lastTold >= .seconds(RestoreView.patience) {
+            if stage != sent || stage == "still_checking" && clock.now - lastSent >= .seconds(RestoreView.patience) {
                 try await writer.write(try await event(stage, answer))
-                told = stage
-                lastTold = clock.now
+                sent = stage
+                lastSent = clock.now
             }
-            guard !answer.hasEnded, !watch.isStopping, watch.holds(place), clock.now < ends else { return }
+            guard !answer.hasEnded, !hub.isStopping, hub.holds(place), clock.now < ends else { return }
             let untilLate = Duration.seconds(max(0.05, RestoreView.patience - answer.age))
             let limit = answer.age < RestoreView.patience ? min(untilLate, Self.heartbeat) : Self.heartbeat
-            if let next = await watch.next(.change(from: answer.state), of: answer.id, within: limit, from: place) {
+            if let next = await hub.next(.change(from: answer.state), of: answer.id, within: limit, from: place) {
                 answer = next
             } else {
                 try Task.checkCancellation()
-                guard watch.holds(place) else { return }
+                guard hub.holds(place) else { return }
                 // What can't be read at the moment may be read at the next time.
-                if let fresh = try? await watch.reading(of: answer.id) { answer = fresh }
-                if Self.stage(of: answer) == told { try await writer.write(ByteBuffer(string: ":\n\n")) }
+                if let fresh = try? await hub.reading(of: answer.id) { answer = fresh }
+                if Self.stage(of: answer) == sent { try await writer.write(ByteBuffer(string: ":\n\n")) }
             }
         }
     }
 
     private func event(_ stage: String, _ answer: RestoreAnswer) async throws -> ByteBuffer {
-        let wait = stage == "still_checking" ? try? await requests.estimatedWait(answer.id) : nil
+        let wait = stage == "still_checking" ? try? await services.requests.estimatedWait(answer.id) : nil
         let view = RestoreView(answer, wait: wait, messages: messages, language: language)
         var buffer = ByteBuffer(string: "id: \(stage)\nevent: \(stage)\ndata: ")
         var json = JSONText.buffer(view)

@@ -40,15 +40,13 @@ enum APIMetrics {
         )
     }
 
-    /// Counts a store's event that is kept.
     static func accept(_ source: String) {
-        let counter = counters.withLock { counters in
+        counters.withLock { counters in
             let counter =
                 counters[source]
                 ?? Counter(label: "entitlement_sync_events_accepted_total", dimensions: [("source", source)])
             counters[source] = counter
-            return counter
+            counter.increment()
         }
-        counter.increment()
     }
 }

@@ -1,7 +1,6 @@
 import HTTPTypes
 import Hummingbird
 
-/// The routes of the API, in one table.
 struct APIRouter: Sendable {
     typealias Handler = @Sendable (Request, APIContext) async throws -> Response
 

@@ -1,36 +1,50 @@
-import HTTPServing
+package import HTTPServing
 import Hummingbird
 import HummingbirdCore
 package import Logging
 import NIOCore
 import ServiceLifecycle
 
+/// Where and how the API listens: HTTP/1.1, for behind a proxy that ends TLS.
+package struct APISettings: Sendable {
+    package var host: String
+    /// 0 lets the system choose.
+    package var port: Int
+    /// Connections at once; more wait until one ends.
+    package var maxConnections = 10_000
+    /// Connections, and requests under way, of one address at once.
+    package var maxPerAddress = 500
+    /// Their own connections have no limit by address.
+    package var proxies = TrustedProxies()
+    /// How long a request may take to arrive, and its answer to be taken.
+    package var requestTime = Duration.seconds(30)
+
+    package init(host: String, port: Int) {
+        self.host = host
+        self.port = port
+    }
+}
+
 /// What users' apps and the stores' webhooks reach.
 package struct APIServer: Service {
     private let settings: APISettings
     private let router: APIRouter
-    private let watch: RestoreWatch
+    private let statusHub: StatusHub
     private let security: SecurityLog
     private let onListening: @Sendable (Int) async -> Void
     private let logger: Logger
 
-    /// Creates a server that is not listening yet.
-    ///
-    /// - Parameters:
-    ///   - settings: where and how to listen.
-    ///   - doors: what is behind the routes.
-    ///   - onListening: called once, with the port, when connections are accepted.
-    ///   - logger: hears when it listens.
+    /// Creates a server that is not listening yet; `onListening` is given the port when connections are accepted.
     package init(
         settings: APISettings,
-        doors: APIDoors,
+        endpoints: APIEndpoints,
         onListening: @escaping @Sendable (Int) async -> Void = { _ in },
         logger: Logger
     ) {
         self.settings = settings
-        router = doors.router(inFlight: settings.maxPerAddress)
-        watch = doors.watch
-        security = doors.security
+        router = endpoints.router(inFlight: settings.maxPerAddress, proxies: settings.proxies)
+        statusHub = endpoints.services.statusHub
+        security = endpoints.security
         self.onListening = onListening
         self.logger = logger
     }
@@ -58,7 +72,7 @@ package struct APIServer: Service {
                 group.cancelAll()
             }
         } onGracefulShutdown: {
-            watch.stop()
+            statusHub.stop()
         }
     }
 

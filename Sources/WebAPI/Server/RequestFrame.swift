@@ -7,6 +7,7 @@ import Metrics
 import NIOCore
 import NIOHTTP1
 import Postgres
+import StoreEvents
 
 /// Around every request: names it, turns what goes wrong into a problem, and counts it.
 struct RequestFrame: RouterMiddleware {
@@ -65,7 +66,7 @@ struct RequestFrame: RouterMiddleware {
     /// The client's own name of the request where it has a sound one, else a new one.
     private static func requestID(_ request: Request) -> String {
         if let name, let given = request.headers[name], (1...longestID).contains(given.utf8.count),
-            given.utf8.allSatisfy({ isNameByte($0) })
+            given.utf8.allSatisfy({ $0.isLetterOrDigit || "-._".utf8.contains($0) })
         {
             return given
         }
@@ -76,20 +77,15 @@ struct RequestFrame: RouterMiddleware {
         }.joined()
     }
 
-    private static func isNameByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
-        default: false
-        }
-    }
-
-    /// What the caller hears of an error.
+    /// What the caller is answered after an error.
     ///
     /// - Throws: what ends the connection instead.
     private static func problem(_ error: any Error, _ context: APIContext) throws -> Problem {
         switch error {
         case let problem as Problem:
             return problem
+        case let fault as MalformedEvent:
+            return Problem(fault)
         case let error as PostgresError:
             return DatabaseProblem.problem(error, context.logger)
         // A body that breaks HTTP itself: nothing on this connection can be trusted any more.
@@ -108,5 +104,39 @@ struct RequestFrame: RouterMiddleware {
             context.logger.error("a request failed", metadata: ["error.code": "\(type(of: error))"])
             return Problem(.failed)
         }
+    }
+}
+
+extension UInt8 {
+    /// Of ASCII.
+    var isLetterOrDigit: Bool {
+        switch self {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        default: false
+        }
+    }
+}
+
+/// What is known of a request beside what it says.
+struct APIContext: RequestContext {
+    var coreContext: CoreRequestContextStorage
+    /// Names the request in the log and in its answer.
+    var requestID: String
+    /// The address at the other end of the connection.
+    let peer: SocketAddress?
+    let channel: any Channel
+
+    init(source: ApplicationRequestContextSource) {
+        coreContext = .init(source: source)
+        requestID = ""
+        peer = source.channel.remoteAddress
+        channel = source.channel
+    }
+}
+
+extension SecurityLog {
+    /// Counts and logs that a request was refused because of who sent it.
+    func refused(_ endpoint: String, _ reason: String, _ context: APIContext) {
+        refused(endpoint, reason, context.logger)
     }
 }

@@ -1,26 +1,16 @@
 import Entitlements
-package import Logging
+import Logging
 import Postgres
 import ServiceLifecycle
-package import StoreEvents
+import StoreEvents
 import Synchronization
 
 /// Keeps stores' events, many of one store in one transaction; no store waits for another's.
 package final class EventIntake: Service {
-    private static let limits = Gathering<Inbox.Event, Bool>.Limits(
-        batch: 500,
-        waiting: 20_000,
-        interval: .zero
-    )
-
-    private let sources: [Store: Gathering<Inbox.Event, Bool>]
+    private let sources: [Store: RequestBatcher<Inbox.Event, Bool>]
 
     /// Makes an intake that keeps nothing before it runs.
-    ///
-    /// - Parameters:
-    ///   - inbox: where events are kept.
-    ///   - logger: hears of events that could not be kept.
-    package convenience init(inbox: Inbox, logger: Logger) {
+    convenience init(inbox: Inbox, logger: Logger) {
         self.init(logger: logger) { events, source in try await inbox.accept(events, from: source) }
     }
 
@@ -28,14 +18,15 @@ package final class EventIntake: Service {
         let complaints = Complaints(logger: logger)
         sources = Dictionary(
             uniqueKeysWithValues: Store.allCases.map { source in
-                let gathering = Gathering<Inbox.Event, Bool>(Self.limits) { events in
+                let batcher = RequestBatcher<Inbox.Event, Bool>(batch: 500, waiting: 20_000, interval: .zero) {
+                    events in
                     do { try await keep(events, source) } catch {
                         complaints.add(events.count, of: source, error)
                         return nil
                     }
                     return events.map { _ in true }
                 }
-                return (source, gathering)
+                return (source, batcher)
             }
         )
     }
@@ -58,11 +49,7 @@ package final class EventIntake: Service {
 
     /// Keeps events until a graceful shutdown or the task's cancellation; to be ended after their callers.
     package func run() async throws {
-        await withTaskGroup(of: Void.self) { group in
-            for gathering in sources.values { group.addTask { await gathering.run() } }
-            try? await gracefulShutdown()
-            group.cancelAll()
-        }
+        await untilShutdown(sources.values.map { batcher in { await batcher.run() } })
     }
 }
 
@@ -84,7 +71,7 @@ private final class Complaints: Sendable {
         }
         guard let total else { return }
         logger.warning(
-            "events could not be kept; their senders were told to send them again",
+            "events could not be kept; their senders have to send them again",
             metadata: [
                 "event.source": "\(source.rawValue)", "event.count": "\(total)",
                 "error.code": "\((error as? PostgresError)?.code.rawValue ?? "other")",

@@ -10,26 +10,11 @@ package import StoreEvents
 package struct WebhookSenders: Sendable {
     package var revenueCat: RevenueCatWebhooks?
     package var appStore: AppStoreNotifications?
-    package var googlePlay: GooglePlay?
+    package var googlePlay: (tokens: PushTokens, packageName: String)?
 
-    package struct GooglePlay: Sendable {
-        package var tokens: PushTokens
-        package var packageName: String
-
-        package init(tokens: PushTokens, packageName: String) {
-            self.tokens = tokens
-            self.packageName = packageName
-        }
-    }
-
-    package init(
-        revenueCat: RevenueCatWebhooks? = nil,
-        appStore: AppStoreNotifications? = nil,
-        googlePlay: GooglePlay? = nil
-    ) {
+    package init(revenueCat: RevenueCatWebhooks? = nil, appStore: AppStoreNotifications? = nil) {
         self.revenueCat = revenueCat
         self.appStore = appStore
-        self.googlePlay = googlePlay
     }
 }
 
@@ -44,13 +29,11 @@ struct WebhookRoutes: Sendable {
     static let maximumUnknownBytes = 128 << 10
 
     let senders: WebhookSenders
-    let intake: EventIntake
-    let perAddress: CallerLimit?
-    let addresses: ClientAddresses
+    let events: EventIntake
+    let perAddress: AddressLimit
     let bodies: BodyBudget
     let security: SecurityLog
 
-    /// Takes what comes to `POST /v1/webhooks/revenuecat`.
     func revenueCat(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.revenueCat else { throw Problem(.notFound) }
         do {
@@ -59,13 +42,12 @@ struct WebhookRoutes: Sendable {
             defer { taken.giveBack() }
             let body = Array(taken.bytes.readableBytesView)
             try sender.check(signature, body: body)
-            return try await keep(body, context) { () throws(MalformedEvent) in try RevenueCatEvent.read(body) }
+            return try await keep(RevenueCatEvent.read(body), body, context)
         } catch let refusal as WebhookRefusal {
             throw await refuse("revenuecat", refusal.rawValue, request, context)
         }
     }
 
-    /// Takes what comes to `POST /v1/webhooks/app-store`.
     func appStore(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.appStore else { throw Problem(.notFound) }
         let taken = try await body(of: request, upTo: Self.maximumUnknownBytes, isStrangers: true, context)
@@ -76,16 +58,15 @@ struct WebhookRoutes: Sendable {
             switch error {
             case .untrusted(let code): throw await refuse("app_store", code.rawValue, request, context)
             // It is not verified: a sender of such bodies has to wait after a few.
-            case .malformed(let fault): throw await charge(request, context) ?? Self.problem(fault)
+            case .malformed(let fault): throw await charge(request, context) ?? Problem(fault)
             }
         }
-        return try await keep(body, context) { () throws(MalformedEvent) in event }
+        return try await keep(event, body, context)
     }
 
-    /// Takes what comes to `POST /v1/webhooks/google-play`.
     func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.googlePlay else { throw Problem(.notFound) }
-        guard let token = request.headers[.authorization].flatMap(Callers.bearer) else {
+        guard let token = request.headers[.authorization].flatMap(UserAuthenticator.bearer) else {
             throw await refuse("google_play", "missing", request, context)
         }
         do throws(TokenFailure) { try await sender.tokens.check(token) } catch {
@@ -97,26 +78,20 @@ struct WebhookRoutes: Sendable {
         let taken = try await body(of: request, isStrangers: false, context)
         defer { taken.giveBack() }
         let body = Array(taken.bytes.readableBytesView)
-        return try await keep(body, context) { () throws(MalformedEvent) in
-            try PlayNotification.read(body, package: sender.packageName)
-        }
+        return try await keep(PlayNotification.read(body, package: sender.packageName), body, context)
     }
 
-    private func keep(
-        _ body: [UInt8],
-        _ context: APIContext,
-        _ read: () throws(MalformedEvent) -> StoreEvent
-    ) async throws -> Response {
-        let event: StoreEvent
-        do throws(MalformedEvent) { event = try read() } catch { throw Self.problem(error) }
-        guard await intake.accept(event, body: body) else { throw Problem(.unavailable, retryAfterSeconds: 30) }
+    private func keep(_ event: StoreEvent, _ body: [UInt8], _ context: APIContext) async throws -> Response {
+        guard await events.accept(event, body: body) else { throw Problem(.unavailable, retryAfterSeconds: 30) }
         APIMetrics.accept(event.source.rawValue)
         context.logger.debug("an event was accepted", metadata: ["event.source": "\(event.source.rawValue)"])
         return Response(status: .ok)
     }
 
-    private func refuse(_ door: String, _ reason: String, _ request: Request, _ context: APIContext) async -> Problem {
-        security.refused(door, reason, context)
+    private func refuse(_ endpoint: String, _ reason: String, _ request: Request, _ context: APIContext) async
+        -> Problem
+    {
+        security.refused(endpoint, reason, context)
         return await charge(request, context)
             ?? Problem(.unauthenticated, "the request does not show that it comes from the store")
     }
@@ -126,13 +101,9 @@ struct WebhookRoutes: Sendable {
     /// - Returns: what to answer where the address has used up its minute.
     private func charge(_ request: Request, _ context: APIContext) async -> Problem? {
         do throws(Problem) {
-            try await perAddress?.count(request, context)
+            try await perAddress.count(request, context)
             return nil
         } catch { return error }
-    }
-
-    private static func problem(_ fault: MalformedEvent) -> Problem {
-        Problem(.malformedBody, "the body is no event of this store's: \(fault.reason)")
     }
 
     private func body(
@@ -141,7 +112,14 @@ struct WebhookRoutes: Sendable {
         isStrangers: Bool,
         _ context: APIContext
     ) async throws -> BodyBudget.Body {
-        let sender: BodyBudget.Sender = isStrangers ? .stranger(addresses.client(of: request, context)) : .store
+        let sender: BodyBudget.Sender =
+            isStrangers ? .stranger(perAddress.proxies.client(of: request, context)) : .store
         return try await bodies.read(request, upTo: limit, from: sender, context)
+    }
+}
+
+extension Problem {
+    init(_ fault: MalformedEvent) {
+        self.init(.malformedBody, "the body is no event of this store's: \(fault.reason)")
     }
 }

@@ -85,8 +85,8 @@ struct BrowserTests {
 
     @Test func `Nothing is found wrong with a good page`() async throws {
         let pages = try await Pages()
-        for look in [BrowserLook.desktop, .phone.dark] {
-            try await Browser.with(look) { browser in
+        for window in [BrowserWindow.desktop, .phone.dark] {
+            try await Browser.with(window) { browser in
                 try await browser.open(pages.url("/good"))
                 #expect(try await browser.accessibilityFaults() == [])
                 let walk = try await browser.walkFocus()
@@ -153,17 +153,17 @@ struct BrowserTests {
 
     @Test(
         arguments: [
-            (BrowserLook.desktop, "1280x900 @1 light"), (.desktop.dark, "1280x900 @1 dark"),
+            (BrowserWindow.desktop, "1280x900 @1 light"), (.desktop.dark, "1280x900 @1 dark"),
             (.desktop.calm, "1280x900 @1 light calm"), (.phone, "390x844 @1 light touch"),
             (.desktop.zoomed, "640x450 @2 light"), (.phone.dark, "390x844 @1 dark touch"),
         ]
     )
     func `A page sees the window that the test asked for, on its next pages too`(
-        look: BrowserLook,
+        window: BrowserWindow,
         seen: String
     ) async throws {
         let pages = try await Pages()
-        try await Browser.with(look) { browser in
+        try await Browser.with(window) { browser in
             for host in ["127.0.0.1", "localhost"] {
                 try await browser.open(pages.url("/good", host: host))
                 let answer = try await browser.script(
@@ -198,17 +198,17 @@ struct BrowserTests {
         let pages = try await Pages()
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        for (look, scale) in [(BrowserLook.desktop, 1), (.phone, 1), (.desktop.zoomed, 2)] {
-            try await Browser.with(look) { browser in
+        for (window, scale) in [(BrowserWindow.desktop, 1), (.phone, 1), (.desktop.zoomed, 2)] {
+            try await Browser.with(window) { browser in
                 try await browser.open(pages.url("/good"))
-                let path = "\(folder)/new/\(look.width)@\(scale).png"
+                let path = "\(folder)/new/\(window.width)@\(scale).png"
                 try await browser.screenshot(to: path)
                 let bytes = try [UInt8](Data(contentsOf: URL(filePath: path)))
                 try #require(
                     bytes.starts(with: [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) && bytes.count > 5000
                 )
                 func number(at place: Int) -> Int { bytes[place..<place + 4].reduce(0) { $0 << 8 | Int($1) } }
-                #expect(number(at: 16) == look.width, "in pixels of the device")
+                #expect(number(at: 16) == window.width, "in pixels of the device")
                 #expect(number(at: 20) > 1500 * scale, "in pixels of the device")
             }
         }
@@ -257,7 +257,9 @@ struct BrowserTests {
                 _ = try await browser.title
             }
         }
-        try await until("all its processes are gone") { Self.commandLines().allSatisfy { !$0.contains(driver.folder) } }
+        try await eventually("all its processes are gone") {
+            Self.commandLines().allSatisfy { !$0.contains(driver.folder) }
+        }
     }
 
     @Test func `Where there is no browser, what to do is told`() throws {

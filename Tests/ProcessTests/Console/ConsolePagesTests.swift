@@ -68,11 +68,11 @@ struct ConsolePagesTests {
     }
 
     private static func look(at name: String, _ browser: Browser) async throws {
-        for (suffix, look) in [
-            ("desktop", BrowserLook.desktop), ("dark", BrowserLook.desktop.dark), ("phone", .phone),
+        for (suffix, window) in [
+            ("desktop", BrowserWindow.desktop), ("dark", BrowserWindow.desktop.dark), ("phone", .phone),
             ("zoomed", .desktop.zoomed),
         ] {
-            try await browser.take(look.calm)
+            try await browser.apply(window.calm)
             try await browser.screenshot("\(name)-\(suffix)")
             let faults = try await browser.accessibilityFaults()
             #expect(faults == [], "\(name), \(suffix): \(faults)")
@@ -81,7 +81,7 @@ struct ConsolePagesTests {
             )
             #expect(overflow.flag == false, "\(name), \(suffix): wider than the window")
         }
-        try await browser.take(.desktop.calm)
+        try await browser.apply(.desktop.calm)
         let faults = try await browser.walkFocus().faults
         #expect(faults == [], "\(name): \(faults)")
     }

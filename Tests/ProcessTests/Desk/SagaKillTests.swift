@@ -4,6 +4,7 @@
     import Foundation
     import Glibc
     import Postgres
+    import TestSupport
     import Testing
 
     /// What happens to a transfer on its way, and what has to come of it.
@@ -208,7 +209,7 @@
                 #expect(ending.err.contains("fault: \(point.name) kill"), "\(ending)")
             case .diesInFlight:
                 let worker = try await site.start("worker")
-                try await until("RevenueCat was never called") { try await simulator.calls() == 1 }
+                try await eventually("RevenueCat was never called") { try await simulator.calls() == 1 }
                 worker.signal(SIGKILL)
                 #expect(try await worker.ending().signal == SIGKILL)
             case .tenMinutes:

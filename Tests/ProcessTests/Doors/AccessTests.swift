@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// Who gets in, who does not, and what operators hear of it.
@@ -156,8 +157,8 @@ struct AccessTests {
             #expect(refused.status == 401, "\(refused)")
 
             try await doors.simulator.heal()
-            try await until("nobody is let in") { try await ann.ask(.get, "/v1/entitlement").status == 200 }
-            try await until("no push is let in") { try await door.post(push, to: "google-play").status == 200 }
+            try await eventually("nobody is let in") { try await ann.ask(.get, "/v1/entitlement").status == 200 }
+            try await eventually("no push is let in") { try await door.post(push, to: "google-play").status == 200 }
             try await door.close()
         }
     }

@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import TestSupport
 import Testing
 
 /// Whoever holds connections, memory or streams without end keeps nobody else waiting.
@@ -106,9 +107,9 @@ struct ConnectionTests {
             var streams: [EventStream] = []
             for number in 1...7 {
                 streams.append(ann.events(of: hers))
-                try await until("stream \(number) never began") { streams.last?.names == ["queued"] }
+                try await eventually("stream \(number) never began") { streams.last?.names == ["queued"] }
             }
-            try await until("the oldest streams go on") { streams.prefix(2).allSatisfy { $0.isWhole } }
+            try await eventually("the oldest streams go on") { streams.prefix(2).allSatisfy { $0.isWhole } }
             #expect(streams.dropFirst(2).allSatisfy { !$0.isWhole } && !other.isWhole)
 
             let began = ContinuousClock.now

@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// What a user's app goes through, from its token to the words that a person reads.
@@ -235,7 +236,9 @@ struct JourneyTests {
             let failed = try await ann.end(of: try await ann.restore())
             #expect(failed.state == "dead" && failed.outcome == "store_unavailable", "\(failed)")
             let down = SeenEntitlement.Store(store: "revenuecat", state: "down")
-            try await until("the store was never told to be down") { try await ann.entitlement().stores.contains(down) }
+            try await eventually("the store was never told to be down") {
+                try await ann.entitlement().stores.contains(down)
+            }
             let before = try await ann.entitlement()
             #expect(before.type == "free" && before.until == nil && before.suggestsRestore, "\(before)")
 
@@ -243,7 +246,9 @@ struct JourneyTests {
             let restored = try await ann.end(of: try await ann.restore())
             #expect(restored.outcome == "restored", "\(restored)")
             let well = SeenEntitlement.Store(store: "revenuecat", state: "ok")
-            try await until("the store was never told to be well") { try await ann.entitlement().stores.contains(well) }
+            try await eventually("the store was never told to be well") {
+                try await ann.entitlement().stores.contains(well)
+            }
             let after = try await ann.entitlement()
             #expect(after.type == "subscriber" && after.until != nil && !after.suggestsRestore, "\(after)")
             let ben = try await doors.caller("ben", at: door)
@@ -425,10 +430,10 @@ struct JourneyTests {
             let ann = try await doors.caller("ann", at: door)
             let asked = try await ann.restore()
             let stream = ann.events(of: asked, ["Accept-Language": "ja"])
-            try await until("the end was never told") { stream.names.last == "finished" }
+            try await eventually("the end was never told") { stream.names.last == "finished" }
             let type = try await doors.site.texts("SELECT u.type FROM users AS u WHERE u.id = 'ann'")
             #expect(type == ["subscriber"])
-            try await until("the stream never ended") { stream.isWhole }
+            try await eventually("the stream never ended") { stream.isWhole }
 
             let head = try #require(stream.head)
             #expect(head.status == 200 && head.headers["content-type"] == "text/event-stream")
@@ -471,12 +476,12 @@ struct JourneyTests {
             let before = try door.connections
             // As many as each of them may have.
             var streams = asked.flatMap { asked in (0..<5).map { _ in asked.caller.events(of: asked.restore) } }
-            try await until("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
+            try await eventually("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
             let open = try door.connections
             #expect(open >= 20)
             streams = []
             // Far sooner than anything is due to be sent to them.
-            try await until("connections are left", within: .seconds(5)) { try door.connections <= before }
+            try await eventually("connections are left", within: .seconds(5)) { try door.connections <= before }
             let complaints = try door.log.filter { $0["request.id"] != nil && $0["level"] != "info" }
             #expect(complaints == [])
             try await door.close()
@@ -499,7 +504,7 @@ struct JourneyTests {
             #expect(late.state == "queued" && late.outcome == nil && late.messageKey == "still_checking", "\(late)")
             #expect(late.message?.hasPrefix("This is taking longer than usual.") == true, "\(late)")
             #expect((1...86_400).contains(late.estimatedWait ?? 0), "\(late)")
-            try await until("the stream does not tell of it") { stream.names.contains("still_checking") }
+            try await eventually("the stream does not tell of it") { stream.names.contains("still_checking") }
             let event = try #require(stream.events.first { $0.name == "still_checking" })
             let told = try event.restore
             #expect(told.messageKey == "still_checking" && (1...86_400).contains(told.estimatedWait ?? 0), "\(told)")
@@ -507,7 +512,7 @@ struct JourneyTests {
             let worker = try await doors.site.start("worker")
             let end = try await ann.end(of: asked)
             #expect(end.outcome == "restored" && end.messageKey == "restored" && end.estimatedWait == nil, "\(end)")
-            try await until("the end was never told") { stream.names.last == "finished" }
+            try await eventually("the end was never told") { stream.names.last == "finished" }
             worker.signal(SIGTERM)
             let ending = try await worker.ending()
             #expect(ending.code == 0, "\(ending)")

@@ -139,12 +139,12 @@ struct ProxyTests {
             let restore = try JSONDecoder().decode(SeenRestore.self, from: Data(accepted.utf8))
             // Nobody works yet: the stream begins, and the wait goes on.
             let stream = try await proxy.curl(restore.path + "/events", authorization)
-            try await until("no event came through") { stream.out.contains("event: queued\n") }
+            try await eventually("no event came through") { stream.out.contains("event: queued\n") }
             let wait = try await proxy.curl(restore.path + "?wait=25", authorization)
             try await Task.sleep(for: .seconds(1))
             #expect(wait.isRunning && wait.out.isEmpty)
             let worker = try await doors.open("run", settings: ["HTTP_PORT": "0"])
-            try await until("the events did not end") { !stream.isRunning && !wait.isRunning }
+            try await eventually("the events did not end") { !stream.isRunning && !wait.isRunning }
             #expect(stream.out.contains("event: finished\n"), "\(stream.out)")
             #expect(wait.out.contains(#""outcome":"restored""#), "\(wait.out)")
             try await worker.close()

@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// Processes that serve people and are told to stop: everybody gets a whole answer, and nothing is lost.
@@ -37,9 +38,9 @@ struct ShutdownTests {
                 """
             )
             // The call itself is in flight, not only claimed.
-            try await until("the store was never asked") { try await doors.simulator.requests(for: "user-1") > 0 }
+            try await eventually("the store was never asked") { try await doors.simulator.requests(for: "user-1") > 0 }
             let streams = asked.suffix(10).map { $0.caller.events(of: $0.restore) }
-            try await until("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
+            try await eventually("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
             // A connection without a request, and one with half of it.
             async let silent = RawConnection.exchange([], with: door.port, within: .seconds(20))
             let begun = Array("POST /v1/restores HTTP/1.1\r\nHost: door\r\n".utf8)
@@ -49,7 +50,7 @@ struct ShutdownTests {
                     group.addTask { try await caller.ask(.get, restore.path + "?wait=25") }
                 }
                 // Ten that wait, ten streams and these two; that they are read as well nobody tells.
-                try await until("nobody waits") { try door.connections >= 22 }
+                try await eventually("nobody waits") { try door.connections >= 22 }
                 try await Task.sleep(for: .milliseconds(500))
                 try await Self.stop(door)
                 return try await group.reduce(into: []) { $0.append($1) }
@@ -67,7 +68,7 @@ struct ShutdownTests {
                 )
                 #expect(seen.state == "running" || seen.state == "queued" && !retried.isEmpty, "\(answer)")
             }
-            try await until("streams were cut off") { streams.allSatisfy { $0.isWhole } }
+            try await eventually("streams were cut off") { streams.allSatisfy { $0.isWhole } }
             #expect(streams.allSatisfy { $0.names.last == "running" })
             let others = [try await silent, try await half]
             #expect(others.allSatisfy { $0.hasEnded }, "\(others)")
@@ -101,7 +102,7 @@ struct ShutdownTests {
             }
             let last = Caller(door: heir, token: asked[19].caller.token)
             let rest = last.events(of: asked[19].restore, ["Last-Event-ID": "running"])
-            try await until("the stream never ended") { rest.isWhole }
+            try await eventually("the stream never ended") { rest.isWhole }
             #expect(rest.names == ["finished"])
             try await heir.close()
         }
@@ -117,7 +118,7 @@ struct ShutdownTests {
             let ann = try await doors.caller("ann", at: door)
             let asked = try await ann.restore()
             let stream = ann.events(of: asked)
-            try await until("the stream never began") { stream.names == ["queued"] }
+            try await eventually("the stream never began") { stream.names == ["queued"] }
             async let waiting = ann.ask(.get, asked.path + "?wait=25")
             // That it waits nobody tells.
             try await Task.sleep(for: .milliseconds(500))
@@ -125,7 +126,7 @@ struct ShutdownTests {
             let answer = try await waiting
             let seen: SeenRestore = try answer.decode()
             #expect(answer.status == 200 && seen == asked, "\(answer)")
-            try await until("the stream was cut off") { stream.isWhole }
+            try await eventually("the stream was cut off") { stream.isWhole }
             #expect(stream.names == ["queued"])
             let ending = try await doors.site.run("worker", "--until-idle")
             #expect(ending.code == 0, "\(ending)")
@@ -138,7 +139,7 @@ struct ShutdownTests {
     private static func stop(_ door: Door, by number: Int32 = SIGTERM) async throws {
         let told = ContinuousClock.now
         door.program.signal(number)
-        try await until("it still lets people in", within: .seconds(10)) {
+        try await eventually("it still lets people in", within: .seconds(10)) {
             guard door.program.isRunning else { return true }
             let isIn = try await onThread { (try? RawConnection(to: door.port)) != nil }
             return !isIn

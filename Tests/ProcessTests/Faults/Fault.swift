@@ -58,7 +58,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
     static let terminations = Fault(name: "all sessions are terminated, ten times") { stage in
         for _ in 0..<10 {
             // Workers that were just killed have none for a moment.
-            try await until("nobody has a session") {
+            try await eventually("nobody has a session") {
                 try await stage.site.number(
                     """
                     SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_activity AS a
@@ -134,7 +134,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
     static let fullTables = Fault(name: "the tables' disk is full", ground: .smallTables) { stage in
         let disk = try #require(stage.disk)
         try disk.fill()
-        try await until("nobody noticed") { await stage.crew.log.contains("53100") }
+        try await eventually("nobody noticed") { await stage.crew.log.contains("53100") }
         try await Task.sleep(for: lasting)
         disk.free()
     }
@@ -143,12 +143,12 @@ struct Fault: Sendable, CustomTestStringConvertible {
         let disk = try #require(stage.disk)
         try disk.fill()
         // Every new segment is one too many: it dies, and may not even come up again.
-        try await until("the server lives on") {
+        try await eventually("the server lives on") {
             (try? await stage.server.administer("SELECT pg_switch_wal(), pg_current_xact_id()")) == nil
         }
         try await Task.sleep(for: lasting)
         disk.free()
-        try await until("the server stays away") {
+        try await eventually("the server stays away") {
             if !stage.server.isRunning { try? await stage.server.start() }
             return (try? await stage.server.administer("SELECT 1")) != nil
         }

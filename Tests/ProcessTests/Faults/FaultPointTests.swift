@@ -89,7 +89,7 @@ import TestSupport
         func stands(fault: PointFault) async throws {
             try await Self.run(fault) { site in
                 let zombie = try await Self.start(site, "\(fault.point.name)=stop@\(fault.visits)")
-                try await until("it never stood still") { Self.isStopped(zombie.pid) }
+                try await eventually("it never stood still") { Self.isStopped(zombie.pid) }
                 let other = try await site.start("worker", "--until-idle")
                 // What it held is free as soon as nothing of it is locked; with a transaction open, not before it goes on.
                 let limit = ContinuousClock.now + .seconds(4)

@@ -34,7 +34,7 @@ struct FaultRunTests {
                 // The fault and the first kill find them at work.
                 #expect(try await stage.putOff() > crowd.size / 4)
                 try await stage.letGo(1..<5)
-                try await until("nobody took up what was put off") { try await stage.isTakenUp() }
+                try await eventually("nobody took up what was put off") { try await stage.isTakenUp() }
                 async let deaths: Void = kill(kills, in: stage)
                 try await fault.happen(stage)
                 let recovery = try await recovery(stage)

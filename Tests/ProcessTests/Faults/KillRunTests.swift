@@ -43,7 +43,7 @@ struct KillRunTests {
         }
         var heldAtDeath: Int64 = 0
         for goal in goals.sorted() {
-            try await until("\(goal) jobs never ended", within: .seconds(300)) {
+            try await eventually("\(goal) jobs never ended", within: .seconds(300)) {
                 try await site.number("SELECT count(*) FROM entitlement_sync.job_history") >= goal
             }
             try await Task.sleep(for: .milliseconds(.random(in: 0...100, using: &random)))

@@ -19,7 +19,7 @@ final class SmallDisk: Sendable {
         )
         folder = base + "/data"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
-        try PrivatePostgres.lend(folder)
+        try PrivatePostgres.giveToServerUser(folder)
     }
 
     /// Leaves no byte of it.

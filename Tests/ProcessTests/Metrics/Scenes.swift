@@ -2,6 +2,7 @@ import Diagnostics
 import Foundation
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// What real workers go through while their metrics are read.
@@ -305,7 +306,7 @@ enum Scenes {
             let kept = try await door.post(try await doors.webhook("revenuecat", event), to: "revenuecat")
             #expect(kept.status == 200)
             let port = try await door.adminPort
-            try await until("nothing was looked into or told") {
+            try await eventually("nothing was looked into or told") {
                 let scrape = try Exposition(
                     String(decoding: try await fetch("GET", "/metrics", from: port), as: UTF8.self)
                 )

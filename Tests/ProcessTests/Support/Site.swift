@@ -122,11 +122,7 @@ struct Site: Sendable {
         within limit: Duration = .seconds(60),
         comment: Comment? = nil
     ) async throws {
-        let deadline = ContinuousClock.now + limit
-        while try await number(query) == 0 {
-            try #require(ContinuousClock.now < deadline, comment ?? "waited in vain")
-            try await Task.sleep(for: .milliseconds(5))
-        }
+        try await eventually(comment ?? "waited in vain", within: limit) { try await number(query) != 0 }
     }
 
     /// A restore's outcome and message key, as `job_status` shows the user's last one.

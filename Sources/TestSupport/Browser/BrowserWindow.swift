@@ -1,47 +1,34 @@
-/// How the window looks to a page.
-package struct BrowserLook: Sendable, Hashable {
+/// The window that a page sees.
+package struct BrowserWindow: Sendable, Hashable {
     /// The viewport in CSS pixels at a zoom of 1.
     package var width: Int
-    package var height: Int
+    var height: Int
     /// Whether it is a phone: with touch, and a viewport that pages have to ask for.
-    package var isPhone = false
-    /// Whether the user prefers dark colours.
-    package var isDark = false
-    /// Whether the user prefers less motion.
-    package var isCalm = false
+    var isPhone = false
+    var isDark = false
+    var isCalm = false
     /// How much larger the user wants everything; 2 is 200 %.
-    package var zoom = 1
+    var zoom = 1
     /// Whether pages may run scripts; those of tests run in any case.
-    package var runsScripts = true
+    var runsScripts = true
 
-    /// Describes a window of another size.
-    package init(width: Int, height: Int, isPhone: Bool = false) {
-        self.width = width
-        self.height = height
-        self.isPhone = isPhone
-    }
+    package static let desktop = BrowserWindow(width: 1280, height: 900)
+    package static let phone = BrowserWindow(width: 390, height: 844, isPhone: true)
 
-    /// A window on a desk, 1280 by 900.
-    package static let desktop = BrowserLook(width: 1280, height: 900)
-    /// A phone held upright, 390 by 844.
-    package static let phone = BrowserLook(width: 390, height: 844, isPhone: true)
-
-    /// The same in dark colours.
-    package var dark: BrowserLook { with { $0.isDark = true } }
-    /// The same with less motion.
-    package var calm: BrowserLook { with { $0.isCalm = true } }
+    package var dark: BrowserWindow { with { $0.isDark = true } }
+    package var calm: BrowserWindow { with { $0.isCalm = true } }
     /// The same at 200 %: half as many CSS pixels each way, each twice as large.
-    package var zoomed: BrowserLook { with { $0.zoom = 2 } }
+    package var zoomed: BrowserWindow { with { $0.zoom = 2 } }
     /// The same without scripts of the page's own.
-    package var scriptless: BrowserLook { with { $0.runsScripts = false } }
+    package var scriptless: BrowserWindow { with { $0.runsScripts = false } }
 
-    private func with(_ change: (inout BrowserLook) -> Void) -> BrowserLook {
-        var look = self
-        change(&look)
-        return look
+    private func with(_ change: (inout BrowserWindow) -> Void) -> BrowserWindow {
+        var window = self
+        change(&window)
+        return window
     }
 
-    /// What the browser is told, in this order.
+    /// The browser's commands for it, in this order.
     var commands: [(name: String, parameters: PageValue)] {
         [
             (

@@ -13,33 +13,28 @@ package struct FocusStop: Sendable, Hashable, CustomStringConvertible {
 
     /// Leads to the element.
     package var selector: String
-    /// As assistive technology is told, such as `button`.
+    /// What assistive technology is given, such as `button`.
     package var role: String
-    /// As assistive technology is told; empty where it has none.
+    /// What assistive technology is given; empty where it has none.
     package var name: String
     package var box: Box
     /// Whether it stays where it is in the window when the page scrolls.
     package var isFixed: Bool
     /// Whether something else lies over it, or it is out of sight.
     package var isCovered: Bool
-    /// What looks different without the focus, such as `outline: none → 2px solid rgb(0, 0, 255)`; nil while unknown.
+    /// What is shown otherwise without the focus, such as `outline: none → 2px solid rgb(0, 0, 255)`; nil while unknown.
     package var changes: [String]?
-
-    /// Whether somebody who looks can tell that it has the focus.
-    package var isIndicated: Bool { changes?.isEmpty == false }
 
     package var description: String { "\(role) “\(name)” (\(selector))" }
 }
 
 /// What Tab reaches in a page, from its beginning.
 package struct FocusWalk: Sendable {
-    /// How a walk ends.
     package enum End: Sendable, Hashable {
         /// The focus left the page after the last element, as it should.
         case left
         /// Tab goes round within elements, from the last stop to the one with this selector.
         case trapped(String)
-        /// There were more stops than allowed.
         case tooLong
     }
 

@@ -5,22 +5,27 @@ import HTTPTypes
 import Logging
 import NIOCore
 import Transport
-import WebAPI
 
 /// An app, and a store that sends events.
-struct BenchDoorClient: Sendable {
+struct BenchAPIClient: Sendable {
     private let port: Int
     private let connections: Int
     private let lean: LeanHTTPClient
     private let executor: LoopExecutor
     private let logger: Logger
 
-    init(port: Int, connections: Int = 512, logger: Logger) {
-        self.port = port
-        self.connections = connections
-        self.logger = logger
-        lean = LeanHTTPClient(port: port, most: connections)
-        executor = LoopExecutor(lean.loop)
+    /// Lets a body use a client.
+    static func with<Value>(
+        port: Int,
+        connections: Int = 512,
+        logger: Logger,
+        _ body: (BenchAPIClient) async throws -> Value
+    ) async throws -> Value {
+        let lean = LeanHTTPClient(port: port, most: connections)
+        let executor = LoopExecutor(lean.loop)
+        return try await cleaningUp({ await lean.shutdown() }) {
+            try await body(Self(port: port, connections: connections, lean: lean, executor: executor, logger: logger))
+        }
     }
 
     /// Asks for a restore.
@@ -41,7 +46,6 @@ struct BenchDoorClient: Sendable {
         guard outcome == expected else { throw CommandFailure(.software, "a restore ended with \(outcome)") }
     }
 
-    /// Asks what a user has.
     func entitlement(_ token: String) async throws {
         _ = try await send(Self.request("GET", "/v1/entitlement", ["Authorization: Bearer " + token]), 200)
     }
@@ -74,12 +78,9 @@ struct BenchDoorClient: Sendable {
     /// Sends what `post` wrote.
     func event(_ request: ByteBuffer) async throws { _ = try await send(request, 200) }
 
-    /// Opens streams and long polls, and keeps them open as long as the body runs and the server lets them.
+    /// Opens a stream or a long poll of each job, in turns, and keeps them open as long as the body runs: it ends the
+    /// server.
     ///
-    /// - Parameters:
-    ///   - jobs: ids and their users' tokens; every other one is streamed.
-    ///   - body: runs while they are open; they end with the server.
-    /// - Returns: what the body returns.
     /// - Throws: what the body throws, or why one of them did not end as it should.
     func waiting<Value: Sendable>(
         for jobs: [(id: String, token: String)],
@@ -93,18 +94,13 @@ struct BenchDoorClient: Sendable {
             ),
             logger: logger
         )
-        do {
-            let value = try await withThrowingTaskGroup(of: Void.self) { group in
+        return try await cleaningUp({ await transport.shutdown() }) {
+            try await withThrowingTaskGroup(of: Void.self) { group in
                 for (index, job) in jobs.enumerated() {
                     let path = "/v1/restores/\(job.id)" + (index.isMultiple(of: 2) ? "/events" : "?wait=25")
-                    let request = HTTPRequest(
-                        method: .get,
-                        scheme: "http",
-                        authority: "127.0.0.1:\(port)",
-                        path: path,
-                        headerFields: [.authorization: "Bearer " + job.token]
-                    )
-                    group.addTask {
+                    var request = HTTPRequest(method: .get, scheme: "http", authority: "127.0.0.1:\(port)", path: path)
+                    request.headerFields[.authorization] = "Bearer " + job.token
+                    group.addTask { [request] in
                         let answer = try await transport.send(
                             request,
                             body: nil,
@@ -120,15 +116,8 @@ struct BenchDoorClient: Sendable {
                 try await group.waitForAll()
                 return value
             }
-            await transport.shutdown()
-            return value
-        } catch {
-            await transport.shutdown()
-            throw error
         }
     }
-
-    func shutdown() async { await lean.shutdown() }
 
     private func send(_ request: ByteBuffer, _ expected: Int) async throws -> ByteBuffer {
         let answer = try await lean.send(request)

@@ -4,26 +4,19 @@ import Foundation
 /// What is known of restores for a while: each is forgotten in its turn, so that no moment has to go through all of them.
 ///
 /// All are kept equally long: the first to come is the first to go.
-struct Fading<Value> {
+struct ExpiringCache<Value> {
     typealias Instant = ContinuousClock.Instant
-
-    private struct Entry {
-        var value: Value
-        var until: Instant
-    }
 
     /// Forgotten with each that comes: more than one, so that those whose time is over become fewer under load.
     private static var step: Int { 2 }
 
     /// How many are kept at most; beyond that none is taken.
     let most: Int
-    private var entries: [UUID: Entry] = [:]
+    private var entries: [UUID: (value: Value, until: Instant)] = [:]
     /// In the order in which they came; who came again stands here twice, and goes with the later.
     private var order: Deque<(id: UUID, until: Instant)> = []
 
-    init(most: Int) {
-        self.most = most
-    }
+    init(most: Int) { self.most = most }
 
     var count: Int { entries.count }
 
@@ -35,33 +28,19 @@ struct Fading<Value> {
     /// What is known of a restore; those whose time is over may still be there.
     subscript(id: UUID) -> Value? { entries[id]?.value }
 
-    /// Notes something of a restore.
-    ///
-    /// - Parameters:
-    ///   - value: what.
-    ///   - id: which.
-    ///   - until: when it is forgotten; not before those that were noted earlier.
-    ///   - now: the moment.
-    /// - Returns: `false`: there are too many.
+    /// Notes something of a restore until a time that is not before those noted earlier; `false`: there are too many.
     mutating func insert(_ value: Value, for id: UUID, until: Instant, at now: Instant) -> Bool {
         forget(upTo: Self.step, at: now)
         guard order.count < most else { return false }
-        entries[id] = Entry(value: value, until: until)
+        entries[id] = (value, until)
         order.append((id, until))
         return true
     }
 
     /// Notes something else of a restore of which something is known, for the time that it had.
-    mutating func update(_ value: Value, for id: UUID) {
-        entries[id]?.value = value
-    }
+    mutating func update(_ value: Value, for id: UUID) { entries[id]?.value = value }
 
-    /// Forgets those whose time is over, the first to come first.
-    ///
-    /// - Parameters:
-    ///   - limit: how many at most.
-    ///   - now: the moment.
-    /// - Returns: whether there are more.
+    /// Forgets those whose time is over, the first to come first; whether there are more.
     @discardableResult
     mutating func forget(upTo limit: Int, at now: Instant) -> Bool {
         for _ in 0..<limit {

@@ -4,14 +4,14 @@ import Testing
 @testable import WebAPI
 
 /// What is known of restores for a while.
-@Suite struct FadingTests {
+@Suite struct ExpiringCacheTests {
     private let start = ContinuousClock.now
     private let time = Duration.seconds(30)
 
     private func after(_ seconds: Int) -> ContinuousClock.Instant { start + .seconds(seconds) }
 
     @Test func `Known until its time is over, whether or not it has been forgotten`() {
-        var known = Fading<String>(most: 10)
+        var known = ExpiringCache<String>(most: 10)
         let id = UUID()
         let isTaken = known.insert("first", for: id, until: start + time, at: start)
         #expect(isTaken)
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func `Who comes again stays for the later time, and what is updated for its own`() {
-        var known = Fading<String>(most: 10)
+        var known = ExpiringCache<String>(most: 10)
         let id = UUID()
         let isTaken = known.insert("first", for: id, until: start + time, at: start)
         #expect(isTaken)
@@ -41,13 +41,13 @@ import Testing
     }
 
     @Test func `A stream forgets as it goes, and no more than its limit is kept`() {
-        var known = Fading<Int>(most: 100)
+        var known = ExpiringCache<Int>(most: 100)
         for second in 0..<1000 {
             let isTaken = known.insert(second, for: UUID(), until: after(second) + time, at: after(second))
             #expect(isTaken)
             #expect(known.count <= 31)
         }
-        var full = Fading<Int>(most: 100)
+        var full = ExpiringCache<Int>(most: 100)
         let ids = (0...100).map { _ in UUID() }
         for id in ids { _ = full.insert(1, for: id, until: start + time, at: start) }
         #expect(full.count == 100)
@@ -57,14 +57,14 @@ import Testing
     }
 
     @Test func `One that comes again and again is no way around the limit`() {
-        var known = Fading<Int>(most: 100)
+        var known = ExpiringCache<Int>(most: 100)
         let id = UUID()
         let taken = (0..<150).map { known.insert($0, for: id, until: start + time, at: start) }
         #expect(taken == (0..<150).map { $0 < 100 })
     }
 
     @Test func `No more are forgotten at a time than was asked for, and under load they become fewer`() {
-        var known = Fading<Int>(most: 1000)
+        var known = ExpiringCache<Int>(most: 1000)
         for number in 0..<100 { _ = known.insert(number, for: UUID(), until: start + time, at: start) }
         let hasMore = known.forget(upTo: 40, at: after(30))
         #expect(hasMore && known.count == 60)

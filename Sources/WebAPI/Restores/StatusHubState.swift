@@ -2,11 +2,10 @@ import Entitlements
 import Foundation
 import UserRequests
 
-/// Who waits for which restores, and what is known of those that are followed.
+/// Which callers wait for which restores, and what is known of those that are followed.
 ///
-/// A value without a clock of its own: it says which callers to answer, and ``RestoreWatch`` answers them.
-struct RestoreWaits {
-    /// What a caller waits for.
+/// A value without a clock of its own: it says which callers to answer, and ``StatusHub`` answers them.
+struct StatusHubState {
     enum Interest: Hashable, Sendable {
         /// The next reading, whatever it says.
         case reading
@@ -23,20 +22,12 @@ struct RestoreWaits {
         }
     }
 
-    /// The database could not be read.
-    struct ReadingFailure: Error {
-        var underlying: any Error
-    }
-
     struct Waiter {
         var interest: Interest
         /// The place from which it waits; `nil`: it is answered within a moment.
         var place: Place?
-        /// When it has waited long enough.
         var until: ContinuousClock.Instant?
-        var continuation: CheckedContinuation<Result<RestoreAnswer?, ReadingFailure>, Never>
-
-        func isOver(at now: ContinuousClock.Instant) -> Bool { until.map { $0 <= now } ?? false }
+        var continuation: CheckedContinuation<RestoreAnswer?, any Error>
     }
 
     /// One of the few places of a user from which restores are waited for or streamed.
@@ -53,7 +44,7 @@ struct RestoreWaits {
         var answer: RestoreAnswer
         var readAt: ContinuousClock.Instant
         /// A worker of this process reported the end, which is final: a reading that began before may come in later.
-        var isTold = false
+        var isReported = false
     }
 
     /// Restores and ends that are kept in memory, at most.
@@ -63,14 +54,13 @@ struct RestoreWaits {
     /// How many are forgotten at a time: others wait meanwhile.
     private static let forgotten = 500
 
-    private var followed = Fading<Followed>(most: most)
-    /// Ends that were heard of within the last seconds: one may be heard of before its restore is followed.
-    private var heard = Fading<Void>(most: most)
+    private var followed = ExpiringCache<Followed>(most: most)
+    /// Ends that were notified within the last seconds: a notification may come before its restore is followed.
+    private var notified = ExpiringCache<Void>(most: most)
     private var nextNumber = 0
     private var waiters: [UUID: [Int: Waiter]] = [:]
     /// The places that are taken, by user, the oldest first, with what is waited for.
     private var held: [ExactText: [(place: Place, waits: (id: UUID, number: Int)?)]] = [:]
-    /// Those to read next.
     private var due: Set<UUID> = []
     /// Hints come in.
     var isListening = false
@@ -81,16 +71,16 @@ struct RestoreWaits {
 
     /// Follows a restore that was asked for just now.
     ///
-    /// - Returns: whether its end was heard of already, which makes it due.
+    /// - Returns: whether its end was notified already, which makes it due.
     mutating func follow(_ answer: RestoreAnswer, from now: ContinuousClock.Instant, for time: Duration) -> Bool {
         guard followed.insert(Followed(answer: answer, readAt: now), for: answer.id, until: now + time, at: now),
-            heard.value(answer.id, at: now) != nil
+            notified.value(answer.id, at: now) != nil
         else { return false }
         due.insert(answer.id)
         return true
     }
 
-    /// What is known of a restore that is followed; `nil` where its end might not be heard of.
+    /// What is known of a restore that is followed; `nil` where its end might not be notified.
     func known(_ id: UUID, at now: ContinuousClock.Instant) -> RestoreAnswer? {
         guard isListening, let followed = followed.value(id, at: now) else { return nil }
         var answer = followed.answer
@@ -98,16 +88,15 @@ struct RestoreWaits {
         return answer
     }
 
-    /// Whether a caller waits for a restore, or may in a moment.
     func awaits(_ id: UUID) -> Bool { waiters[id] != nil || followed[id] != nil }
 
     /// Notes that a restore has ended, for a while.
     ///
-    /// - Returns: whether anybody cares, which makes it due.
-    mutating func hear(of id: UUID, at now: ContinuousClock.Instant, for time: Duration) -> Bool {
-        _ = heard.insert((), for: id, until: now + time, at: now)
+    /// - Returns: whether a caller waits for it, or may, which makes it due.
+    mutating func noteEnd(of id: UUID, at now: ContinuousClock.Instant, for time: Duration) -> Bool {
+        _ = notified.insert((), for: id, until: now + time, at: now)
         // A reported end needs no reading.
-        guard waiters[id] != nil || followed[id]?.isTold == false else { return false }
+        guard waiters[id] != nil || followed[id]?.isReported == false else { return false }
         due.insert(id)
         return true
     }
@@ -116,9 +105,8 @@ struct RestoreWaits {
     ///
     /// - Returns: whether there are more.
     mutating func forget(at now: ContinuousClock.Instant) -> Bool {
-        let isFollowedOver = followed.forget(upTo: Self.forgotten, at: now)
-        let isHeardOver = heard.forget(upTo: Self.forgotten, at: now)
-        return isFollowedOver || isHeardOver
+        let hasMore = followed.forget(upTo: Self.forgotten, at: now)
+        return notified.forget(upTo: Self.forgotten, at: now) || hasMore
     }
 
     // MARK: Waiting
@@ -145,7 +133,6 @@ struct RestoreWaits {
         return (place, left)
     }
 
-    /// Gives a place up.
     mutating func giveUp(_ place: Place) {
         held[place.user]?.removeAll { $0.place == place }
         if held[place.user]?.isEmpty == true { held[place.user] = nil }
@@ -164,7 +151,7 @@ struct RestoreWaits {
             held[place.user]?[index].waits = (id, number)
         }
         waiters[id, default: [:]][number] = waiter
-        // Read at once, as what it waits for may have happened already, unless that would have been heard.
+        // Read at once, as what it waits for may have happened already, unless that would have been notified.
         let isFollowed = waiter.interest == .end && isListening && followed[id]?.answer.hasEnded == false
         if !isFollowed { due.insert(id) }
         return true
@@ -177,7 +164,9 @@ struct RestoreWaits {
     }
 
     /// Takes out all who have waited long enough.
-    mutating func removeOver(at now: ContinuousClock.Instant) -> [Waiter] { remove { $0.isOver(at: now) } }
+    mutating func removeOver(at now: ContinuousClock.Instant) -> [Waiter] {
+        remove { $0.until.map { $0 <= now } ?? false }
+    }
 
     /// Takes out all but those who wait for the next reading, and lets no other caller begin.
     mutating func stop() -> [Waiter] {
@@ -196,40 +185,32 @@ struct RestoreWaits {
     /// Makes all due that a caller waits for.
     mutating func makeAllDue() { due.formUnion(waiters.keys) }
 
-    /// Takes out what is to be read next.
     mutating func takeDue(upTo limit: Int) -> [UUID] {
         let ids = Array(due.prefix(limit))
         due.subtract(ids)
         return ids
     }
 
-    /// Notes answers.
+    /// Notes answers about restores; those of `ids` without an answer do not exist.
     ///
-    /// - Parameters:
-    ///   - answers: what is known now.
-    ///   - ids: the restores that this is about; those without an answer do not exist.
-    ///   - areTold: the worker of this process reported them; they are final.
-    ///   - now: the moment.
+    /// `areReported`: the worker of this process reported them; they are final.
+    ///
     /// - Returns: which callers to answer, and with what.
     mutating func settle(
         _ answers: [RestoreAnswer],
         of ids: [UUID],
-        areTold: Bool,
+        areReported: Bool,
         at now: ContinuousClock.Instant
     ) -> [(Waiter, RestoreAnswer?)] {
         let found = Dictionary(answers.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
-        var met: [(Waiter, RestoreAnswer?)] = []
-        for id in ids {
+        return ids.flatMap { id in
             let answer = found[id]
-            if let answer, let old = followed[id], answer.hasEnded || !old.isTold {
-                followed.update(
-                    Followed(answer: answer, readAt: now, isTold: old.isTold || areTold),
-                    for: id
-                )
+            if let answer, let old = followed[id], answer.hasEnded || !old.isReported {
+                let isReported = old.isReported || areReported
+                followed.update(Followed(answer: answer, readAt: now, isReported: isReported), for: id)
             }
-            met += leave(id) { waiter in answer.map(waiter.interest.isMet) ?? true }.map { ($0, answer) }
+            return leave(id) { waiter in answer.map(waiter.interest.isMet) ?? true }.map { ($0, answer) }
         }
-        return met
     }
 
     /// Takes out those who wait for the reading of restores that could not be read; others go on waiting.

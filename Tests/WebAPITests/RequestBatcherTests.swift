@@ -3,7 +3,7 @@ import Testing
 @testable import WebAPI
 
 /// Work that many ask for, done in few steps.
-@Suite struct GatheringTests {
+@Suite struct RequestBatcherTests {
     /// What was done, step by step; the first step waits until it is let go.
     private final class Steps: Sendable {
         let done = Mutex<[[Int]]>([])
@@ -27,23 +27,23 @@ import Testing
         batch: Int = 4,
         waiting: Int = 100,
         _ steps: Steps,
-        _ body: (Gathering<Int, Int>) async throws -> Void
+        _ body: (RequestBatcher<Int, Int>) async throws -> Void
     ) async throws {
-        let gathering = Gathering<Int, Int>(.init(batch: batch, waiting: waiting, interval: .milliseconds(1))) {
+        let batcher = RequestBatcher<Int, Int>(batch: batch, waiting: waiting, interval: .milliseconds(1)) {
             await steps.run($0)
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { await gathering.run() }
-            try await body(gathering)
+            group.addTask { await batcher.run() }
+            try await body(batcher)
             group.cancelAll()
         }
     }
 
     /// Asks one after the other, so that their order is known, and waits for all.
-    private static func ask(_ items: [Int], of gathering: Gathering<Int, Int>, while began: Steps) async -> [Int?] {
+    private static func ask(_ items: [Int], of batcher: RequestBatcher<Int, Int>, while began: Steps) async -> [Int?] {
         await withTaskGroup(of: (Int, Int?).self) { group in
             for item in items {
-                group.addTask { (item, await gathering.ask(item)) }
+                group.addTask { (item, await batcher.ask(item)) }
                 if item == items.first { for await _ in began.began.stream { break } }
             }
             // Those that were asked for have to stand in line before the first is let go.
@@ -59,10 +59,10 @@ import Testing
         async throws
     {
         let steps = Steps()
-        try await Self.with(steps) { gathering in
-            let answers = await Self.ask([1, 2, 3, 4], of: gathering, while: steps)
+        try await Self.with(steps) { batcher in
+            let answers = await Self.ask([1, 2, 3, 4], of: batcher, while: steps)
             #expect(answers == [10, 20, 30, 40])
-            #expect(await gathering.ask(5) == 50)
+            #expect(await batcher.ask(5) == 50)
         }
         let done = steps.done.withLock { $0 }
         #expect(done.map { $0.sorted() } == [[1], [2, 3, 4], [5]])
@@ -70,8 +70,8 @@ import Testing
 
     @Test func `A step takes no more than it may`() async throws {
         let steps = Steps()
-        try await Self.with(batch: 2, steps) { gathering in
-            let answers = await Self.ask([1, 2, 3, 4, 5, 6], of: gathering, while: steps)
+        try await Self.with(batch: 2, steps) { batcher in
+            let answers = await Self.ask([1, 2, 3, 4, 5, 6], of: batcher, while: steps)
             #expect(answers == [10, 20, 30, 40, 50, 60])
         }
         #expect(steps.done.withLock { $0.map(\.count) } == [1, 2, 2, 1])
@@ -79,17 +79,17 @@ import Testing
 
     @Test func `Whose step failed gets no answer, and the next ones do`() async throws {
         let steps = Steps()
-        try await Self.with(steps) { gathering in
-            let answers = await Self.ask([1, 12, 13], of: gathering, while: steps)
+        try await Self.with(steps) { batcher in
+            let answers = await Self.ask([1, 12, 13], of: batcher, while: steps)
             #expect(answers == [10, nil, nil])
-            #expect(await gathering.ask(14) == 140)
+            #expect(await batcher.ask(14) == 140)
         }
     }
 
     @Test func `Nobody is taken beyond those that may wait`() async throws {
         let steps = Steps()
-        try await Self.with(waiting: 2, steps) { gathering in
-            let answers = await Self.ask([1, 2, 3, 4, 5], of: gathering, while: steps)
+        try await Self.with(waiting: 2, steps) { batcher in
+            let answers = await Self.ask([1, 2, 3, 4, 5], of: batcher, while: steps)
             #expect(answers.first == 10)
             #expect(answers.count { $0 == nil } == 2)
         }
@@ -97,20 +97,20 @@ import Testing
 
     @Test func `After several at a time the next begin an interval later, after one at a time at once`() async throws {
         let begun = Mutex<[(at: ContinuousClock.Instant, count: Int)]>([])
-        let gathering = Gathering<Int, Int>(.init(batch: 4, waiting: 10, interval: .milliseconds(300))) { items in
+        let batcher = RequestBatcher<Int, Int>(batch: 4, waiting: 10, interval: .milliseconds(300)) { items in
             begun.withLock { $0.append((.now, items.count)) }
             try? await Task.sleep(for: .milliseconds(50))
             return items
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
             // Both wait when the work begins, and the third comes while it is done.
-            async let one = gathering.ask(1)
-            async let two = gathering.ask(2)
+            async let one = batcher.ask(1)
+            async let two = batcher.ask(2)
             try await Task.sleep(for: .milliseconds(50))
-            group.addTask { await gathering.run() }
+            group.addTask { await batcher.run() }
             let answers = await [one, two]
             #expect(answers == [1, 2])
-            #expect(await gathering.ask(3) == 3)
+            #expect(await batcher.ask(3) == 3)
             group.cancelAll()
         }
         let steps = begun.withLock { $0 }
@@ -122,19 +122,19 @@ import Testing
         async throws
     {
         let steps = Steps()
-        let gathering = Gathering<Int, Int>(.init(batch: 4, waiting: 10, interval: .zero)) { await steps.run($0) }
+        let batcher = RequestBatcher<Int, Int>(batch: 4, waiting: 10, interval: .zero) { await steps.run($0) }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            let work = Task { await gathering.run() }
-            async let first = gathering.ask(1)
+            let work = Task { await batcher.run() }
+            async let first = batcher.ask(1)
             for await _ in steps.began.stream { break }
-            async let second = gathering.ask(2)
+            async let second = batcher.ask(2)
             try await Task.sleep(for: .milliseconds(50))
             work.cancel()
             steps.goes.continuation.yield()
             #expect(await first == 10)
             #expect(await second == nil)
             await work.value
-            #expect(await gathering.ask(3) == nil)
+            #expect(await batcher.ask(3) == nil)
             group.cancelAll()
         }
     }
