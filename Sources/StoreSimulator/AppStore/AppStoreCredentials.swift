@@ -17,7 +17,7 @@ package enum AppStoreCredentials {
 }
 
 /// Checks the tokens of requests.
-struct AppStoreDoor: Sendable {
+struct AppStoreAdmission: Sendable {
     private struct Head: Decodable {
         var alg: String
         var kid: String
@@ -48,15 +48,11 @@ struct AppStoreDoor: Sendable {
         bundleID = scenario.bundleID
     }
 
-    /// Checks a request's token.
+    /// Whether a request with a token may pass.
     ///
-    /// - Parameters:
-    ///   - authorization: the header.
-    ///   - now: the machine's time in seconds; a client's clock is not the simulated one.
-    /// - Returns: whether the request may pass.
-    mutating func admits(_ authorization: String?, at now: Int64) -> Bool {
-        guard let authorization, authorization.hasPrefix("Bearer ") else { return false }
-        let token = String(authorization.dropFirst("Bearer ".count))
+    /// - Parameter now: the machine's time in seconds; a client's clock is not the simulated one.
+    mutating func admits(_ token: String?, at now: Int64) -> Bool {
+        guard let token else { return false }
         if let end = known[token] { return now < end }
         guard let claims = verify(token), claims.iat <= now, now < claims.exp, claims.iat < claims.exp,
             claims.exp - claims.iat <= Self.longestLife, claims.iss == issuerID, claims.bid == bundleID,
@@ -68,23 +64,12 @@ struct AppStoreDoor: Sendable {
     }
 
     private func verify(_ token: String) -> Claims? {
-        let parts = token.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3, let head = Self.decode(parts[0]), let claims = Self.decode(parts[1]),
-            let written = Self.decode(parts[2]),
-            let header = try? JSONDecoder().decode(Head.self, from: head), header.alg == "ES256", header.kid == keyID,
-            let signature = try? P256.Signing.ECDSASignature(rawRepresentation: written),
-            AppStoreCredentials.requestKey.publicKey.isValidSignature(
-                signature,
-                for: Data("\(parts[0]).\(parts[1])".utf8)
-            )
+        guard !token.contains(where: { "+/=".contains($0) }), let parts = SignedText.Parts(token),
+            let (head, claims): (Head, Claims) = parts.decoded(), head.alg == "ES256", head.kid == keyID,
+            let signature = try? P256.Signing.ECDSASignature(rawRepresentation: parts.signature),
+            AppStoreCredentials.requestKey.publicKey.isValidSignature(signature, for: parts.signed)
         else { return nil }
-        return try? JSONDecoder().decode(Claims.self, from: claims)
-    }
-
-    private static func decode(_ text: Substring) -> Data? {
-        guard !text.contains("+"), !text.contains("/"), !text.contains("=") else { return nil }
-        let padding = String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
-        return Data(base64Encoded: text.replacing("-", with: "+").replacing("_", with: "/") + padding)
+        return claims
     }
 }
 
@@ -99,9 +84,7 @@ struct AppStoreRates: Sendable {
 
     private var windows: [String: Window] = [:]
 
-    /// Counts a request.
-    ///
-    /// - Throws: `AppStoreFailure` with the moment at which the hour is over.
+    /// Counts a request; the failure names the moment at which the hour is over.
     mutating func spend(_ path: AppStorePath, scale: Double, nowMs: Int64) throws(AppStoreFailure) {
         let share = path.side == .production ? 1 : 0.1
         let limit = max(1, Int(path.endpoint.perSecond * 3600 * share * scale))

@@ -20,11 +20,4 @@ extension StoreSimulator {
             return try state.appStore.writer(nowMs: state.clock.nowMs).transaction(found.purchase, of: found.account)
         }
     }
-
-    /// Stores an Apple account in the place of one with the same name.
-    ///
-    /// - Throws: `ScenarioError` where another account has one of its ids.
-    package func put(_ customer: AppStoreCustomerScenario) throws {
-        try simulation.withState { try $0.appStore.put(customer, nowMs: $0.clock.nowMs) }
-    }
 }

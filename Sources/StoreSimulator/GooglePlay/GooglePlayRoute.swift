@@ -9,9 +9,8 @@ enum GooglePlayRoute: Hashable, Sendable {
     case unknown
 
     /// Understands a method and a request target; `nil` where the path is none of Google Play's.
-    init?(method: String, target: String) {
-        let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
-        let path = parts.first ?? ""
+    init?(_ request: StoreRequest) {
+        let (method, path) = (request.method, request.path)
         if path == "/google-oauth/token" {
             self = method == "POST" ? .oauth : .unknown
             return
@@ -28,7 +27,7 @@ enum GooglePlayRoute: Hashable, Sendable {
             if rest[0] == "subscriptionsv2" { self = .subscription(package: package, token: rest[2]) }
             if rest[0] == "productsv2" { self = .product(package: package, token: rest[2]) }
         case ("GET", "purchases", ["voidedpurchases"]):
-            self = .voided(package: package, query: parts.count > 1 ? String(parts[1]) : "")
+            self = .voided(package: package, query: String(request.query))
         case ("POST", "purchases", let rest) where rest.count == 4 && rest[2] == "tokens":
             guard rest[3].hasSuffix(":acknowledge"), rest[0] == "subscriptions" || rest[0] == "products" else { return }
             self = .acknowledge(

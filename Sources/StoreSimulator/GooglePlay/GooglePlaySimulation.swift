@@ -98,7 +98,7 @@ struct GooglePlaySimulation: SimulatedStore {
     // MARK: Requests
 
     func route(_ request: StoreRequest) -> StoreRoute? {
-        GooglePlayRoute(method: request.method, target: request.target)?.storeRoute
+        GooglePlayRoute(request)?.storeRoute
     }
 
     func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
@@ -106,7 +106,7 @@ struct GooglePlaySimulation: SimulatedStore {
     }
 
     mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
-        guard let route = GooglePlayRoute(method: request.method, target: request.target) else {
+        guard let route = GooglePlayRoute(request) else {
             return Reply(status: 404)
         }
         do throws(GooglePlayFailure) {
@@ -122,9 +122,8 @@ struct GooglePlaySimulation: SimulatedStore {
         nowMs: Int64
     ) throws(GooglePlayFailure) -> Reply {
         if route == .oauth { return try giveToken(request) }
-        guard isLetIn(request.authorization) else { throw .noToken }
+        guard isLetIn(request.bearer) else { throw .noToken }
         guard route.package == nil || route.package == settings.package else { throw .noPackage }
-        var renderer = GooglePlayRenderer(nowMs: nowMs)
         switch route {
         case .oauth, .unknown: return Reply(status: 404)
         case .subscription(_, let token):
@@ -132,19 +131,20 @@ struct GooglePlaySimulation: SimulatedStore {
             // Strange, and so it is: a one-time purchase is said to be no longer valid.
             guard purchase.scenario.kind == .subscription else { throw .invalidToken }
             guard purchase.scenario.state != .gone else { throw .gone }
-            return renderer.subscription(purchase, standing(purchase, nowMs: nowMs))
+            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs)
+                .subscription(standing(purchase, nowMs: nowMs))
         case .product(_, let token):
             let purchase = try find(token)
             guard purchase.scenario.kind == .oneTime else { throw .unknownToken }
             guard purchase.scenario.state != .gone else { throw .invalidToken }
-            return renderer.product(purchase, standing(purchase, nowMs: nowMs))
+            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).product(standing(purchase, nowMs: nowMs))
         case .acknowledge(_, let product, let token, let isSubscription):
             try acknowledge(token, product, isSubscription: isSubscription, request, nowMs: nowMs)
             return Reply(status: 200)
         case .order(_, let id):
             let shared = shared.flatMap { $0.hasOrder(id) ? $0 : nil }
             guard let purchase = purchases.values.first(where: { $0.hasOrder(id) }) ?? shared else { throw .noOrder }
-            return renderer.order(id, of: purchase)
+            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).order(id)
         case .voided(_, let query): return try voided(query[...], nowMs: nowMs)
         }
     }
@@ -178,7 +178,7 @@ struct GooglePlaySimulation: SimulatedStore {
         guard
             product == purchase.scenario.product || purchase.scenario.addons.contains(where: { $0.product == product })
         else { throw .wrongProduct }
-        guard case .told(let state) = standing(purchase, nowMs: nowMs), !purchase.isAcknowledged else {
+        guard case .reported(let state) = standing(purchase, nowMs: nowMs), !purchase.isAcknowledged else {
             throw .wrongState
         }
         switch state {
@@ -203,11 +203,8 @@ struct GooglePlaySimulation: SimulatedStore {
 
     // MARK: Access tokens
 
-    private func isLetIn(_ authorization: String?) -> Bool {
-        guard let authorization, authorization.hasPrefix("Bearer "),
-            let until = accessTokens[String(authorization.dropFirst("Bearer ".count))]
-        else { return false }
-        return SimulatedClock.machine() < until
+    private func isLetIn(_ token: String?) -> Bool {
+        token.flatMap { accessTokens[$0] }.map { SimulatedClock.machine() < $0 } ?? false
     }
 
     private mutating func giveToken(_ request: StoreRequest) throws(GooglePlayFailure) -> Reply {
@@ -218,25 +215,20 @@ struct GooglePlaySimulation: SimulatedStore {
         else { throw GooglePlayFailure(400, "unsupported_grant_type", "Invalid grant_type") }
         // The simulated time may be months away, but the client's clock signs the assertion.
         let nowMs = SimulatedClock.machine()
-        do throws(GoogleServiceAccount.Refusal) {
-            try GoogleServiceAccount.shared.check(assertion, at: nowMs / 1000)
-        } catch {
-            throw GooglePlayFailure(400, error.error, error.description)
-        }
+        try GoogleServiceAccount.shared.check(assertion, at: nowMs / 1000)
         tokensGiven += 1
         let token = "ya29.simulated-\(tokensGiven)-\(String(SplitMix64.mix(tokensGiven), radix: 16))"
         accessTokens = accessTokens.filter { $0.value > nowMs }
         accessTokens[token] = nowMs + settings.tokenLifetime.milliseconds
-        var json = JSONBytes(capacity: 256)
-        json.beginObject()
-        json.key("access_token")
-        json.value(token)
-        json.key("expires_in")
         let seconds = settings.tokenLifetime.milliseconds / 1000
-        if settings.expiresIn == .text { json.value("\(seconds)") } else { json.value(seconds) }
-        json.key("token_type")
-        json.literal("Bearer")
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
+        return .object { json in
+            json.member("access_token", token)
+            if settings.expiresIn == .text {
+                json.member("expires_in", "\(seconds)")
+            } else {
+                json.member("expires_in", seconds)
+            }
+            json.member("token_type", literal: "Bearer")
+        }
     }
 }

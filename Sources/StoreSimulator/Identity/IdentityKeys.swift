@@ -30,9 +30,7 @@ struct IdentityKeys: Sendable {
 
     /// The set as its endpoint shows it.
     func set(_ family: Family) throws -> [UInt8] {
-        try SignedText.keySet(
-            shown.map { (name: Self.name($0, family), key: try Self.key($0, family).publicKey) }
-        )
+        try SignedText.keySet(shown.map { (name: Self.name($0, family), key: try Self.key($0, family).publicKey) })
     }
 
     /// Signs a token's claims.
@@ -55,15 +53,12 @@ struct IdentityKeys: Sendable {
 
     /// The number of the key with a name; `nil` where no key has it.
     private static func number(of name: String, _ family: Family) -> Int? {
-        guard let number = Int(name.drop { !$0.isNumber }), number > 0, Self.name(number, family) == name else {
-            return nil
-        }
-        return number
+        Int(name.drop { !$0.isNumber }).flatMap { $0 > 0 && Self.name($0, family) == name ? $0 : nil }
     }
 }
 
 /// Which keys the sets show once other keys sign.
-package enum PublishedKeys: String, ScenarioWord {
+enum PublishedKeys: String, ScenarioWord {
     /// Those that sign now and those before them.
     case both
     /// Those that sign now.

@@ -6,8 +6,8 @@ struct IdentitySimulation: SimulatedStore {
         IDENTITY PROVIDERS (firebase: and pubsub: in a scenario)
 
         Google's keys: use http://HOST:PORT/google-keys/firebase as FIREBASE_KEYS_URL, which verifies ID tokens, and
-        http://HOST:PORT/google-keys/oauth as GOOGLE_KEYS_URL, which verifies the tokens of pushes. The keys are made
-        anew with each process.
+        http://HOST:PORT/google-keys/oauth as GOOGLE_KEYS_URL, which verifies the tokens of pushes. The keys are new
+        in each process.
 
           firebase: {project: demo-project}
           pubsub:
@@ -44,19 +44,11 @@ struct IdentitySimulation: SimulatedStore {
     // MARK: Tokens
 
     /// An ID token.
-    ///
-    /// - Throws: what the cryptography library does.
     func firebaseToken(_ request: FirebaseTokenRequest, nowMs: Int64) throws -> String {
-        try keys.sign(
-            request.claims(usualProject: firebase.project, nowMs: nowMs),
-            .firebase,
-            request.signing
-        )
+        try keys.sign(request.claims(usualProject: firebase.project, nowMs: nowMs), .firebase, request.signing)
     }
 
     /// The token of a push.
-    ///
-    /// - Throws: what the cryptography library does.
     func pushToken(_ request: PushTokenRequest, nowMs: Int64) throws -> String {
         try keys.sign(request.claims(usual: pubSub, nowMs: nowMs), .oauth, request.signing)
     }
@@ -64,14 +56,13 @@ struct IdentitySimulation: SimulatedStore {
     // MARK: Requests
 
     func route(_ request: StoreRequest) -> StoreRoute? {
-        let path = request.target.prefix { $0 != "?" }
         let endpoint: String
-        switch path {
+        switch request.path {
         case "/google-keys/firebase": endpoint = "identity.firebase_keys"
         case "/google-keys/oauth": endpoint = "identity.oauth_keys"
         default: return nil
         }
-        return StoreRoute(endpoint: endpoint, template: "\(request.method) \(path)")
+        return StoreRoute(endpoint: endpoint, template: "\(request.method) \(request.path)")
     }
 
     func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
@@ -87,22 +78,15 @@ struct IdentitySimulation: SimulatedStore {
     }
 
     func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
-        var reply = Self.failure(status, "injected")
-        if let wait = effect.backoffMs { reply.headers.append(Header("Retry-After", "\((wait + 999) / 1000)")) }
-        return reply
+        Self.failure(status, "injected").waiting(effect.backoffMs)
     }
 
-    private static func failure(_ status: Int, _ message: StaticString) -> Reply {
-        var json = JSONBytes(capacity: 128)
-        json.beginObject()
-        json.key("error")
-        json.beginObject()
-        json.key("code")
-        json.value(status)
-        json.key("message")
-        json.literal(message)
-        json.endObject()
-        json.endObject()
-        return Reply(status: status, body: json.bytes)
+    private static func failure(_ status: Int, _ message: String) -> Reply {
+        .object(status) { json in
+            json.object("error") { json in
+                json.member("code", status)
+                json.member("message", message)
+            }
+        }
     }
 }

@@ -16,9 +16,6 @@ struct OnsideKeys: Sendable {
 
     private static func name(_ number: Int) -> String { "onside-key-\(number)" }
 
-    /// The name of the key that signs now.
-    var currentName: String { Self.name(current) }
-
     /// Two take turns under ever new names.
     private static func key(_ number: Int) throws -> _RSA.Signing.PrivateKey {
         try KeyRing.key("onside-\(number % 2)")
@@ -26,14 +23,12 @@ struct OnsideKeys: Sendable {
 
     /// The set as `/.well-known/jwks.json` shows it.
     func set() throws -> [UInt8] {
-        try SignedText.keySet(
-            (oldest...current).map { (name: Self.name($0), key: try Self.key($0).publicKey) }
-        )
+        try SignedText.keySet((oldest...current).map { (name: Self.name($0), key: try Self.key($0).publicKey) })
     }
 
     /// Signs a payload.
     func sign(_ payload: [UInt8], _ way: OnsideSigning.Way) throws -> String {
-        var head = SignedText.Head(keyName: currentName)
+        var head = SignedText.Head(keyName: Self.name(current))
         var number = current
         switch way {
         case .rs256: break

@@ -1,145 +1,110 @@
 extension RevenueCatRenderer {
-    /// Writes a subscription as it stands now.
-    func subscription(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) {
-        // Copying a record costs as much as printing half of it, so the common one is printed as stored.
-        if item.settles(at: nowMs) {
-            write(&json, item.settled(at: nowMs), owner: owner)
-        } else {
-            write(&json, item, owner: owner)
+    /// Writes a customer's subscriptions or purchases.
+    func items<Item: ItemRecord>(_ json: inout JSONBytes, _ items: [Item], of owner: String, page: Page) throws {
+        let items = page.environment.map { environment in items.filter { $0.environment == environment } } ?? items
+        try list(&json, path: path(customer: owner, Item.list), items, page: page, id: \.id) {
+            try $1.write(to: &$0, owner: owner, by: self)
         }
     }
 
-    private func write(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) {
-        json.beginObject()
-        json.key("object")
-        json.literal("subscription")
-        json.key("id")
-        json.value(item.id)
-        json.key("customer_id")
-        json.value(owner)
-        json.key("original_customer_id")
-        json.value(item.originalCustomerID ?? owner)
-        json.key("product_id")
-        json.value(item.productID)
-        json.key("starts_at")
-        json.value(item.startsAtMs)
-        json.key("current_period_starts_at")
-        json.value(item.periodStartsAtMs)
-        json.key("current_period_ends_at")
-        json.value(item.periodEndsAtMs)
-        json.key("ends_at")
-        json.value(item.endsAtMs)
-        json.key("gives_access")
-        json.value(item.givesAccess)
-        json.key("pending_payment")
-        json.value(item.pendingPayment)
-        json.key("auto_renewal_status")
-        json.value(item.renewal)
-        json.key("status")
-        json.value(item.status)
-        json.key("total_revenue_in_usd")
-        json.raw(item.revenue)
-        json.key("presented_offering_id")
-        json.value(item.offeringID)
-        json.key("entitlements")
-        entitlements(&json, item.entitlements, of: "subscriptions", id: item.id, page: Page(limit: paging.nestedLimit))
-        json.key("environment")
-        json.value(item.environment)
-        json.key("store")
-        json.value(item.store)
-        json.key("store_subscription_identifier")
-        json.value(item.storeIdentifier)
-        json.key("ownership")
-        json.value(item.ownership)
-        json.key("pending_changes")
-        pendingChanges(&json, item)
-        json.key("country")
-        json.value(item.country)
-        json.key("management_url")
-        json.value(item.managementURL)
-        json.endObject()
+    /// Writes a subscription as it stands now.
+    fileprivate func subscription(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) throws {
+        // Copying a record costs as much as printing half of it, so the common one is printed as stored.
+        if item.settles(at: nowMs) {
+            try write(&json, item.settled(at: nowMs), owner: owner)
+        } else {
+            try write(&json, item, owner: owner)
+        }
+    }
+
+    private func write(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) throws {
+        try json.object { json in
+            json.member("object", literal: "subscription")
+            json.member("id", item.id)
+            json.member("customer_id", owner)
+            json.member("original_customer_id", item.originalCustomerID ?? owner)
+            json.member("product_id", item.productID)
+            json.member("starts_at", item.startsAtMs)
+            json.member("current_period_starts_at", item.periodStartsAtMs)
+            json.member("current_period_ends_at", item.periodEndsAtMs)
+            json.member("ends_at", item.endsAtMs)
+            json.member("gives_access", item.givesAccess)
+            json.member("pending_payment", item.pendingPayment)
+            json.member("auto_renewal_status", item.renewal)
+            json.member("status", item.status)
+            json.member("total_revenue_in_usd", raw: item.revenue)
+            json.member("presented_offering_id", item.offeringID)
+            let page = Page(limit: paging.nestedLimit)
+            try json.member("entitlements") { try entitlements(&$0, of: item, page: page) }
+            json.member("environment", item.environment)
+            json.member("store", item.store)
+            json.member("store_subscription_identifier", item.storeIdentifier)
+            json.member("ownership", item.ownership)
+            pendingChanges(&json, item)
+            json.member("country", item.country)
+            json.member("management_url", item.managementURL)
+        }
     }
 
     private func pendingChanges(_ json: inout JSONBytes, _ item: SubscriptionRecord) {
-        guard let product = item.pendingProduct else {
-            json.null()
-            return
+        guard let product = item.pendingProduct else { return json.null("pending_changes") }
+        json.object("pending_changes") { json in
+            json.object("product") { json in
+                json.member("object", literal: "product")
+                json.member("id", product)
+                json.member("store_identifier", "com.example.app.\(product)")
+                json.member("type", literal: "subscription")
+                json.member("created_at", Int64(1_700_000_000_000))
+                json.member("app_id", item.app)
+                json.null("display_name")
+            }
         }
-        json.beginObject()
-        json.key("product")
-        json.beginObject()
-        json.key("object")
-        json.literal("product")
-        json.key("id")
-        json.value(product)
-        json.key("store_identifier")
-        json.value("com.example.app.\(product)")
-        json.key("type")
-        json.literal("subscription")
-        json.key("created_at")
-        json.value(Int64(1_700_000_000_000))
-        json.key("app_id")
-        json.value(item.app)
-        json.key("display_name")
-        json.null()
-        json.endObject()
-        json.endObject()
     }
 
     /// Writes the latest transaction of a subscription.
     func transaction(_ json: inout JSONBytes, _ stored: SubscriptionRecord) {
         let item = stored.settled(at: nowMs)
-        json.beginObject()
-        json.key("object")
-        json.literal("subscription_transaction")
-        json.key("id")
-        json.value(item.storeIdentifier)
-        json.key("purchased_at")
-        json.value(item.periodStartsAtMs)
-        json.key("product_store_identifier")
-        json.value(item.productID.map { "com.example.app.\($0)" })
-        json.key("expiration_date")
-        json.value(item.periodEndsAtMs)
-        json.key("effective_expiration_date")
-        json.value(item.endsAtMs)
-        json.endObject()
+        json.object { json in
+            json.member("object", literal: "subscription_transaction")
+            json.member("id", item.storeIdentifier)
+            json.member("purchased_at", item.periodStartsAtMs)
+            json.member("product_store_identifier", item.productID.map { "com.example.app.\($0)" })
+            json.member("expiration_date", item.periodEndsAtMs)
+            json.member("effective_expiration_date", item.endsAtMs)
+        }
     }
 
-    /// Writes a one-time purchase.
-    func purchase(_ json: inout JSONBytes, _ item: PurchaseRecord, owner: String) {
-        json.beginObject()
-        json.key("object")
-        json.literal("purchase")
-        json.key("id")
-        json.value(item.id)
-        json.key("customer_id")
-        json.value(owner)
-        json.key("original_customer_id")
-        json.value(item.originalCustomerID ?? owner)
-        json.key("product_id")
-        json.value(item.productID)
-        json.key("purchased_at")
-        json.value(item.purchasedAtMs)
-        json.key("revenue_in_usd")
-        json.raw(item.revenue)
-        json.key("quantity")
-        json.value(item.quantity)
-        json.key("status")
-        json.value(item.status)
-        json.key("presented_offering_id")
-        json.value(item.offeringID)
-        json.key("entitlements")
-        entitlements(&json, item.entitlements, of: "purchases", id: item.id, page: Page(limit: paging.nestedLimit))
-        json.key("environment")
-        json.value(item.environment)
-        json.key("store")
-        json.value(item.store)
-        json.key("store_purchase_identifier")
-        json.value(item.storeIdentifier)
-        json.key("ownership")
-        json.value(item.ownership)
-        json.key("country")
-        json.value(item.country)
-        json.endObject()
+    fileprivate func purchase(_ json: inout JSONBytes, _ item: PurchaseRecord, owner: String) throws {
+        try json.object { json in
+            json.member("object", literal: "purchase")
+            json.member("id", item.id)
+            json.member("customer_id", owner)
+            json.member("original_customer_id", item.originalCustomerID ?? owner)
+            json.member("product_id", item.productID)
+            json.member("purchased_at", item.purchasedAtMs)
+            json.member("revenue_in_usd", raw: item.revenue)
+            json.member("quantity", item.quantity)
+            json.member("status", item.status)
+            json.member("presented_offering_id", item.offeringID)
+            let page = Page(limit: paging.nestedLimit)
+            try json.member("entitlements") { try entitlements(&$0, of: item, page: page) }
+            json.member("environment", item.environment)
+            json.member("store", item.store)
+            json.member("store_purchase_identifier", item.storeIdentifier)
+            json.member("ownership", item.ownership)
+            json.member("country", item.country)
+        }
+    }
+}
+
+extension SubscriptionRecord {
+    func write(to json: inout JSONBytes, owner: String, by renderer: RevenueCatRenderer) throws {
+        try renderer.subscription(&json, self, owner: owner)
+    }
+}
+
+extension PurchaseRecord {
+    func write(to json: inout JSONBytes, owner: String, by renderer: RevenueCatRenderer) throws {
+        try renderer.purchase(&json, self, owner: owner)
     }
 }

@@ -20,33 +20,28 @@ extension Scenario {
     ///
     /// - Throws: `ScenarioError` that names the key at fault and how to mend it.
     package init(yaml text: String) throws {
-        do {
-            // An empty document is an empty scenario, not a fault.
-            let isBlank = text.allSatisfy(\.isWhitespace)
-            self = try YAMLDecoder().decode(Scenario.self, from: isBlank ? "{}" : text)
-        } catch let error as DecodingError {
-            throw ScenarioError(error)
-        }
-        try validate()
+        // An empty document is an empty scenario, not a fault.
+        let isBlank = text.allSatisfy(\.isWhitespace)
+        self = try Self.checked { try YAMLDecoder().decode(Scenario.self, from: isBlank ? "{}" : text) }
     }
 
     /// Reads a scenario from JSON.
     ///
     /// - Throws: `ScenarioError` that names the key at fault and how to mend it.
     static func decode(json data: Data) throws -> Scenario {
-        do {
-            let scenario = try JSONDecoder().decode(Scenario.self, from: data)
-            try scenario.validate()
-            return scenario
-        } catch let error as DecodingError {
-            throw ScenarioError(error)
-        }
+        try checked { try JSONDecoder().decode(Scenario.self, from: data) }
+    }
+
+    private static func checked(_ decode: () throws -> Scenario) throws -> Scenario {
+        let scenario = try ScenarioError.explaining(decode)
+        try scenario.validate()
+        return scenario
     }
 
     /// Checks what no single field shows.
     ///
     /// - Throws: `ScenarioError` for a customer without an id, or an id used twice.
-    package func validate() throws {
+    func validate() throws {
         var owners: [[UInt8]: Int] = [:]
         for (index, customer) in customers.enumerated() {
             guard !customer.id.isEmpty else {

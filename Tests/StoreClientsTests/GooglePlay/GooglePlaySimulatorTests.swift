@@ -99,7 +99,7 @@ struct PlayWorld {
         let world = try PlayWorld(Self.scenario("token: tok"))
         for _ in 0..<3 { #expect(try await world.read("tok").coverage == .full) }
         #expect(world.count(PlayWorld.tokenRequests) == 1)
-        world.simulator.revokeGoogleAccessTokens()
+        world.simulator.simulation.withState { $0.googlePlay.revokeAccessTokens() }
         #expect(try await world.read("tok").coverage == .full)
         #expect(try await world.read("tok").coverage == .full)
         #expect(world.count(PlayWorld.tokenRequests) == 2)
