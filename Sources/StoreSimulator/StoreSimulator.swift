@@ -16,23 +16,15 @@ package struct StoreSimulator: Sendable {
 
     /// Sets a scenario up, without listening yet.
     ///
+    /// - Parameter wall: a clock that gives Unix milliseconds; the machine's by default.
     /// - Throws: `ScenarioError` when two customers share an id.
     package init(
         scenario: Scenario,
         configuration: SimulatorConfiguration = SimulatorConfiguration(),
-        logger: Logger
-    ) throws {
-        try self.init(scenario: scenario, configuration: configuration, logger: logger, wall: SimulatedClock.machine)
-    }
-
-    /// The same, by a clock that gives Unix milliseconds.
-    init(
-        scenario: Scenario,
-        configuration: SimulatorConfiguration = SimulatorConfiguration(),
         logger: Logger,
-        wall: @escaping @Sendable () -> Int64
+        wall: (@Sendable () -> Int64)? = nil
     ) throws {
-        simulation = try Simulation(scenario, wall: wall)
+        simulation = try Simulation(scenario, wall: wall ?? SimulatedClock.machine)
         self.configuration = configuration
         self.logger = logger
     }

@@ -72,28 +72,3 @@ struct AppStoreAdmission: Sendable {
         return claims
     }
 }
-
-/// Limits of the App Store: each endpoint of an environment has a budget for an hour.
-struct AppStoreRates: Sendable {
-    private struct Window {
-        var hour: Int64
-        var usage: Int
-    }
-
-    private static let hourMs: Int64 = 3_600_000
-
-    private var windows: [String: Window] = [:]
-
-    /// Counts a request; the failure names the moment at which the hour is over.
-    mutating func spend(_ path: AppStorePath, scale: Double, nowMs: Int64) throws(AppStoreFailure) {
-        let share = path.side == .production ? 1 : 0.1
-        let limit = max(1, Int(path.endpoint.perSecond * 3600 * share * scale))
-        let hour = nowMs / Self.hourMs
-        var window = windows[path.template] ?? Window(hour: hour, usage: 0)
-        if window.hour != hour { window = Window(hour: hour, usage: 0) }
-        window.usage += 1
-        windows[path.template] = window
-        guard window.usage > limit else { return }
-        throw AppStoreFailure(status: 429, code: 4_290_000, retryAtMs: (hour + 1) * Self.hourMs)
-    }
-}

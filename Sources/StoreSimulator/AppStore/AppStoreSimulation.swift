@@ -23,7 +23,8 @@ struct AppStoreSimulation: SimulatedStore {
     /// Where an id leads, for each environment.
     private var owners: [AppStoreSide: [String: Int]] = [:]
     private var admission: AppStoreAdmission
-    private var rates = AppStoreRates()
+    /// Each endpoint of an environment has a budget for an hour.
+    private var rates = RateWindows(lengthMs: 3_600_000)
     /// The number of the last change.
     private var sequence: Int64 = 0
     /// When the notifications were sent.
@@ -100,7 +101,7 @@ struct AppStoreSimulation: SimulatedStore {
             guard admission.admits(request.bearer, at: SimulatedClock.machine() / 1000),
                 scenario.isReleased || path.side == .sandbox
             else { throw AppStoreFailure.unauthenticated }
-            if scenario.hasRateLimits { try rates.spend(path, scale: scenario.rateScale, nowMs: nowMs) }
+            if scenario.hasRateLimits { try spend(on: path, nowMs: nowMs) }
             if let type = request.contentType, request.body.readableBytes > 0, !type.hasPrefix("application/json") {
                 throw AppStoreFailure(status: 415)
             }
@@ -110,6 +111,14 @@ struct AppStoreSimulation: SimulatedStore {
         } catch {
             return AppStoreFailure(5_000_000).reply()
         }
+    }
+
+    private mutating func spend(on path: AppStorePath, nowMs: Int64) throws {
+        let share = path.side == .production ? 1 : 0.1
+        let limit = max(1, Int(path.endpoint.perSecond * 3600 * share * scenario.rateScale))
+        let reading = rates.count(path.template, limit: limit, nowMs: nowMs)
+        guard reading.isExceeded else { return }
+        throw AppStoreFailure(status: 429, code: 4_290_000, retryAtMs: nowMs + reading.remainingMs)
     }
 
     func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {

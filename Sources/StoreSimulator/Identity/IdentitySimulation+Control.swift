@@ -5,7 +5,7 @@ extension IdentitySimulation {
         case ("POST", "push-token"): return Self.show(try pushToken(request.decoded(), nowMs: nowMs))
         case ("POST", "rotate"):
             let rotation: KeyRotation = try request.decoded()
-            keys.rotate(publishing: rotation.published)
+            rotate(publishing: rotation.published)
         case ("PUT", "max-age"):
             let change: MaxAgeChange = try request.decoded()
             maxAgeSeconds = change.seconds

@@ -32,7 +32,9 @@ struct IdentitySimulation: SimulatedStore {
 
     private let firebase: FirebaseScenario
     private let pubSub: PubSubScenario
-    var keys = IdentityKeys()
+    /// The keys of Google's two sets, which rotate together: for Firebase's ID tokens, and for Google's own accounts.
+    private var firebaseKeys = RotatingKeys("firebase")
+    private var oauthKeys = RotatingKeys("oauth")
     /// For how many seconds the sets may be kept; `nil`: they don't say.
     var maxAgeSeconds: Int? = 21_600
 
@@ -45,12 +47,18 @@ struct IdentitySimulation: SimulatedStore {
 
     /// An ID token.
     func firebaseToken(_ request: FirebaseTokenRequest, nowMs: Int64) throws -> String {
-        try keys.sign(request.claims(usualProject: firebase.project, nowMs: nowMs), .firebase, request.signing)
+        try firebaseKeys.sign(request.claims(usualProject: firebase.project, nowMs: nowMs), request.signing)
     }
 
     /// The token of a push.
     func pushToken(_ request: PushTokenRequest, nowMs: Int64) throws -> String {
-        try keys.sign(request.claims(usual: pubSub, nowMs: nowMs), .oauth, request.signing)
+        try oauthKeys.sign(request.claims(usual: pubSub, nowMs: nowMs), request.signing)
+    }
+
+    /// Lets the next keys sign.
+    mutating func rotate(publishing keys: PublishedKeys) {
+        firebaseKeys.rotate(publishing: keys)
+        oauthKeys.rotate(publishing: keys)
     }
 
     // MARK: Requests
@@ -67,7 +75,7 @@ struct IdentitySimulation: SimulatedStore {
 
     func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
         guard request.method == "GET" else { return Self.failure(405, "method not allowed") }
-        guard let set = try? keys.set(route.endpoint == "identity.firebase_keys" ? .firebase : .oauth) else {
+        guard let set = try? (route.endpoint == "identity.firebase_keys" ? firebaseKeys : oauthKeys).set() else {
             return Self.failure(500, "no keys")
         }
         var reply = Reply(status: 200, body: set)

@@ -6,7 +6,7 @@ extension OnsideSimulation {
         switch (request.method, path) {
         case ("POST", "rotate"):
             let rotation: OnsideRotation = try request.decoded()
-            keys.rotate(keepOld: rotation.keepsOld)
+            keys.rotate(publishing: rotation.keepsOld ? .both : .new)
         case ("PUT", "signing"): signing = try request.decoded()
         case ("GET", "history"):
             guard let account = PercentCoding.value(of: "account", in: request.query) else {
@@ -59,7 +59,7 @@ extension StoreSimulator {
 
     /// Puts a new key of Onside in the place of the one that signs.
     package func rotateOnsideKeys(keepOld: Bool) {
-        simulation.withState { $0.onside.keys.rotate(keepOld: keepOld) }
+        simulation.withState { $0.onside.keys.rotate(publishing: keepOld ? .both : .new) }
     }
 
     /// Changes how Onside's answers are signed.

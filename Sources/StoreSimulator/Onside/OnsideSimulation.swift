@@ -28,7 +28,7 @@ struct OnsideSimulation: SimulatedStore {
 
     private let scenario: OnsideScenario
     var orders: [String: OnsideOrder] = [:]
-    var keys = OnsideKeys()
+    var keys = RotatingKeys("onside")
     var signing: OnsideSigning
     private var tokens = OnsideTokens()
 

@@ -8,7 +8,8 @@ struct RevenueCatStore: Sendable {
     let emptyTransfer: Scenario.EmptyTransfer
     let unit: Scenario.RetryAfterUnit
     var book: CustomerBook
-    private var windows = RateWindows()
+    /// A minute's, for each key and domain.
+    private var windows = RateWindows(lengthMs: 60_000)
     /// Store events that the real service would send as webhooks, oldest first, as finished JSON.
     private(set) var events: [String] = []
     private var eventNumber = 0

@@ -26,7 +26,7 @@ final class Simulation: Sendable {
     /// Sets a scenario up; `wall` gives Unix milliseconds.
     ///
     /// - Throws: `ScenarioError` when two customers share an id.
-    init(_ scenario: Scenario, wall: @escaping @Sendable () -> Int64 = SimulatedClock.machine) throws {
+    init(_ scenario: Scenario, wall: @escaping @Sendable () -> Int64) throws {
         state = Mutex(try Self.state(for: scenario, clock: SimulatedClock(wall: wall)))
     }
 
@@ -110,5 +110,26 @@ extension SimulatedClock {
         clock.setFrozen(false)
         clock.shift(by: -clock.shiftMs)
         return clock
+    }
+}
+
+/// A small, reproducible source of random numbers (Steele, Lea and Flood 2014).
+struct SplitMix64: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    init(seed: UInt64) {
+        state = seed
+    }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        return Self.mix(state)
+    }
+
+    /// Spreads a number over all 64 bits.
+    static func mix(_ number: UInt64) -> UInt64 {
+        var value = (number ^ (number >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
+        return value ^ (value >> 31)
     }
 }
