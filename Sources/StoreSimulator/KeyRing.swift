@@ -18,7 +18,6 @@ package enum KeyRing {
     /// Keeps keys in a folder from now on, and takes those that it holds.
     ///
     /// - Parameter folder: is made where it is missing; its files are readable by their owner alone.
-    /// - Throws: what the file system does.
     package static func keep(in folder: String) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         state.withLock { $0.folder = folder }
@@ -29,11 +28,7 @@ package enum KeyRing {
         }
     }
 
-    /// The key with a name.
-    ///
-    /// - Parameter name: may be part of a file's name.
-    /// - Returns: the same key whenever it is asked for.
-    /// - Throws: what the file system or the cryptography library does.
+    /// The key with a name, the same each time; the name may be part of a file's.
     static func key(_ name: String) throws -> _RSA.Signing.PrivateKey {
         try state.withLock { state in
             if let key = state.keys[name] { return key }

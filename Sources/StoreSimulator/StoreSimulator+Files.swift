@@ -11,10 +11,7 @@ extension StoreSimulator {
     /// - `tokens.tsv`: users and their ID tokens, with a tab between: the customers that the scenario lists, and the first
     ///   20 of each block of others, each under all ids that are not anonymous. They live for an hour.
     ///
-    /// - Parameters:
-    ///   - folder: has to exist; files are readable by their owner alone.
-    ///   - port: where the simulator listens.
-    /// - Throws: what the file system or the cryptography does.
+    /// - Parameter folder: has to exist; files are readable by their owner alone.
     package func writeFiles(to folder: String, port: Int) throws {
         // The reader of the variables may have another working directory.
         let folder = URL(fileURLWithPath: folder).standardizedFileURL.path
@@ -42,25 +39,16 @@ extension StoreSimulator {
             ("ONSIDE_MERCHANT_ID", scenario.onside.merchantID), ("ONSIDE_MERCHANT_SECRET", scenario.onside.secret),
             ("ONSIDE_SECRET_KEY_ID", scenario.onside.keyID), ("ONSIDE_BUNDLE_ID", scenario.onside.bundleID),
             ("ONSIDE_BASE_URL", base + "/onside"), ("ONSIDE_REQUESTS_PER_MINUTE", "0"),
+            ("FIREBASE_PROJECT_ID", scenario.firebase.project), ("FIREBASE_KEYS_URL", base + "/google-keys/firebase"),
+            ("GOOGLE_KEYS_URL", base + "/google-keys/oauth"), ("PUBSUB_AUDIENCE", scenario.pubSub.audience),
+            ("PUBSUB_SERVICE_ACCOUNT", scenario.pubSub.serviceAccount),
+            ("REVENUECAT_WEBHOOK_AUTHORIZATION", Self.revenueCatWebhookAuthorization),
+            ("REVENUECAT_WEBHOOK_SECRET", Self.revenueCatWebhookSecret),
         ]
         try Self.write(try proofs(), to: folder + "/proofs.tsv")
         try Self.write(try tokens(), to: folder + "/tokens.tsv")
         // Written last: a process that waits for it finds the others.
-        let all = settings + Self.senders(scenario, base: base)
-        try Self.write(all.map { "\($0)=\($1)\n" }.joined(), to: folder + "/stores.env")
-    }
-
-    /// The variables of those who send tokens and events.
-    private static func senders(_ scenario: Scenario, base: String) -> [(String, String)] {
-        [
-            ("FIREBASE_PROJECT_ID", scenario.firebase.project),
-            ("FIREBASE_KEYS_URL", "\(base)/google-keys/firebase"),
-            ("GOOGLE_KEYS_URL", "\(base)/google-keys/oauth"),
-            ("PUBSUB_AUDIENCE", scenario.pubSub.audience),
-            ("PUBSUB_SERVICE_ACCOUNT", scenario.pubSub.serviceAccount),
-            ("REVENUECAT_WEBHOOK_AUTHORIZATION", revenueCatWebhookAuthorization),
-            ("REVENUECAT_WEBHOOK_SECRET", revenueCatWebhookSecret),
-        ]
+        try Self.write(settings.map { "\($0)=\($1)\n" }.joined(), to: folder + "/stores.env")
     }
 
     private func tokens() throws -> String {

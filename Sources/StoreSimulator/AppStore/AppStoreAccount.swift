@@ -60,7 +60,7 @@ struct AppStoreAccount: Sendable {
 
     /// Digits made of a name, the same each time.
     private static func derivedID(_ name: String) -> String {
-        "70" + String(AppStoreRevision.fingerprint(name) % 10_000_000_000_000_000)
+        "70" + String(Identifiers.fingerprint(name) % 10_000_000_000_000_000)
     }
 }
 

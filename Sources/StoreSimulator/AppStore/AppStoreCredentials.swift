@@ -36,26 +36,19 @@ struct AppStoreAdmission: Sendable {
     /// Tokens that are remembered, so that one that is used again costs little.
     private static let capacity = 1000
 
-    private let issuerID: String
-    private let keyID: String
-    private let bundleID: String
     /// Until when known tokens are valid, in seconds.
     private var known: [String: Int64] = [:]
-
-    init(_ scenario: AppStoreScenario) {
-        issuerID = scenario.issuerID
-        keyID = scenario.keyID
-        bundleID = scenario.bundleID
-    }
 
     /// Whether a request with a token may pass.
     ///
     /// - Parameter now: the machine's time in seconds; a client's clock is not the simulated one.
-    mutating func admits(_ token: String?, at now: Int64) -> Bool {
+    mutating func admits(_ token: String?, _ scenario: AppStoreScenario, at now: Int64) -> Bool {
         guard let token else { return false }
         if let end = known[token] { return now < end }
-        guard let claims = verify(token), claims.iat <= now, now < claims.exp, claims.iat < claims.exp,
-            claims.exp - claims.iat <= Self.longestLife, claims.iss == issuerID, claims.bid == bundleID,
+        guard let claims = verify(token, keyID: scenario.keyID), claims.iat <= now, now < claims.exp,
+            claims.iat < claims.exp,
+            claims.exp - claims.iat <= Self.longestLife, claims.iss == scenario.issuerID,
+            claims.bid == scenario.bundleID,
             claims.aud == "appstoreconnect-v1"
         else { return false }
         if known.count >= Self.capacity { known = [:] }
@@ -63,7 +56,7 @@ struct AppStoreAdmission: Sendable {
         return true
     }
 
-    private func verify(_ token: String) -> Claims? {
+    private func verify(_ token: String, keyID: String) -> Claims? {
         guard !token.contains(where: { "+/=".contains($0) }), let parts = SignedText.Parts(token),
             let (head, claims): (Head, Claims) = parts.decoded(), head.alg == "ES256", head.kid == keyID,
             let signature = try? P256.Signing.ECDSASignature(rawRepresentation: parts.signature),

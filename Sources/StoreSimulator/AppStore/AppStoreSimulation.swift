@@ -22,7 +22,7 @@ struct AppStoreSimulation: SimulatedStore {
     private var sharedTokens: [String: String] = [:]
     /// Where an id leads, for each environment.
     private var owners: [AppStoreSide: [String: Int]] = [:]
-    private var admission: AppStoreAdmission
+    private var admission = AppStoreAdmission()
     /// Each endpoint of an environment has a budget for an hour.
     private var rates = RateWindows(lengthMs: 3_600_000)
     /// The number of the last change.
@@ -32,7 +32,6 @@ struct AppStoreSimulation: SimulatedStore {
 
     init(_ scenario: AppStoreScenario, nowMs: Int64) throws {
         self.scenario = scenario
-        admission = AppStoreAdmission(scenario)
         loadedAtMs = nowMs
         for customer in scenario.customers { try put(customer, nowMs: nowMs) }
     }
@@ -98,7 +97,7 @@ struct AppStoreSimulation: SimulatedStore {
     mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
         guard let path = AppStorePath(request) else { return Reply(status: 404) }
         do {
-            guard admission.admits(request.bearer, at: SimulatedClock.machine() / 1000),
+            guard admission.admits(request.bearer, scenario, at: SimulatedClock.machine() / 1000),
                 scenario.isReleased || path.side == .sandbox
             else { throw AppStoreFailure.unauthenticated }
             if scenario.hasRateLimits { try spend(on: path, nowMs: nowMs) }
@@ -121,7 +120,7 @@ struct AppStoreSimulation: SimulatedStore {
         throw AppStoreFailure(status: 429, code: 4_290_000, retryAtMs: nowMs + reading.remainingMs)
     }
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
         AppStoreFailure.usual(
             status: status,
             code: effect.errorType.flatMap { Int64($0) },

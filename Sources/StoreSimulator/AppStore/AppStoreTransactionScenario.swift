@@ -20,14 +20,7 @@ struct AppStoreTransactionScenario: ScenarioObject {
         }
 
         /// The word of a filter.
-        var filterWord: String {
-            switch self {
-            case .autoRenewable: "AUTO_RENEWABLE"
-            case .nonConsumable: "NON_CONSUMABLE"
-            case .consumable: "CONSUMABLE"
-            case .nonRenewing: "NON_RENEWABLE"
-            }
-        }
+        var filterWord: String { self == .nonRenewing ? "NON_RENEWABLE" : rawValue.uppercased() }
     }
 
     /// What has become of it; it stays so, whatever the clock says.

@@ -7,13 +7,9 @@ import X509
 ///
 /// Only the simulator and tests trust them.
 package struct ReceiptAuthority: Sendable {
-    /// How the certificates are signed: with SHA-1 until 2023, with SHA-256 since.
-    package enum Generation: Sendable, CaseIterable {
-        case sha1
-        case sha256
-    }
-
-    /// What the payload's digest is; any of them stands under certificates of either generation.
+    /// How the certificates are signed (with SHA-1 until 2023, with SHA-256 since), and what the payload's digest is.
+    ///
+    /// Any digest stands under any certificates.
     package enum Digest: Sendable, CaseIterable {
         case sha1
         case sha256
@@ -27,9 +23,7 @@ package struct ReceiptAuthority: Sendable {
 
         /// Makes new ones.
         package init() throws {
-            root = try _RSA.Signing.PrivateKey(keySize: .bits2048)
-            intermediate = try _RSA.Signing.PrivateKey(keySize: .bits2048)
-            leaf = try _RSA.Signing.PrivateKey(keySize: .bits2048)
+            try self.init { _ in try _RSA.Signing.PrivateKey(keySize: .bits2048) }
         }
 
         private init(_ key: (String) throws -> _RSA.Signing.PrivateKey) rethrows {
@@ -60,7 +54,7 @@ package struct ReceiptAuthority: Sendable {
     ///   - validFrom: from when the leaf is valid; the others are from ten years before.
     ///   - validUntil: until when the leaf is valid; the others are for ten years more.
     package init(
-        _ generation: Generation = .sha256,
+        _ generation: Digest = .sha256,
         keys: Keys? = nil,
         validFrom: Date = Date() - 86_400 * 30,
         validUntil: Date = Date() + 86_400 * 700,

@@ -64,7 +64,9 @@ struct ControlEndpoint {
 
     private func customer(_ id: String, _ request: StoreRequest) throws -> Reply {
         switch request.method {
-        case "PUT": return show(try simulation.put(request.decoded(named: id, \.id, "id")))
+        case "PUT":
+            let customer: CustomerScenario = try request.decoded(named: id, \.id, "id")
+            return show(try simulation.withState { try $0.revenueCat.book.put(customer, nowMs: $0.clock.nowMs) })
         case "GET":
             guard let record = simulation.withState({ $0.revenueCat.book.customer(id) }) else { break }
             return show(record)
@@ -125,24 +127,24 @@ struct ControlEndpoint {
     // MARK: Counts
 
     private func requests(_ query: Substring) -> Reply {
-        let report = simulation.requestReport()
+        let (tally, concurrency) = (simulation.withState { $0.tally }, simulation.concurrency)
         return .object { json in
-            json.member("total", report.total)
-            json.member("in_flight", report.inFlight)
-            json.member("max_in_flight", report.peakInFlight)
-            json.member("busiest_minute", report.busiestMinute)
-            json.counts("by_path", report.byPath)
+            json.member("total", tally.total)
+            json.member("in_flight", concurrency.now)
+            json.member("max_in_flight", concurrency.peak)
+            json.member("busiest_minute", tally.busiestMinute.requests)
+            json.counts("by_path", tally.paths)
             // A connection that was closed without an answer has no status.
-            let names = report.byStatus.map { ($0.key == 0 ? "dropped" : "\($0.key)", $0.value) }
+            let names = tally.byStatus.map { ($0.key == 0 ? "dropped" : "\($0.key)", $0.value) }
             json.counts("by_status", Dictionary(uniqueKeysWithValues: names))
             if let id = PercentCoding.value(of: "customer", in: query) {
-                json.counts("customer", [id: report.byCustomer[id] ?? 0])
+                json.counts("customer", [id: tally.byCustomer[id] ?? 0])
             }
             if PercentCoding.value(of: "customers", in: query) == "true" {
-                json.counts("by_customer", report.byCustomer)
-                json.member("uncounted_customers", report.uncountedCustomers)
+                json.counts("by_customer", tally.byCustomer)
+                json.member("uncounted_customers", tally.uncountedCustomers)
             }
-            if PercentCoding.value(of: "log", in: query) == "true" { json.array("log", report.log) }
+            if PercentCoding.value(of: "log", in: query) == "true" { json.array("log", tally.log ?? []) }
         }
     }
 

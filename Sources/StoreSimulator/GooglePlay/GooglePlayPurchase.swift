@@ -58,9 +58,7 @@ struct GooglePlayPurchase: Sendable {
             digits += "\(hash % 10)"
             hash = hash / 10 == 0 ? SplitMix64.mix(hash &+ 1) : hash / 10
         }
-        let cuts = [0..<4, 4..<8, 8..<12, 12..<17]
-        let text = Array(digits)
-        return "GPA." + cuts.map { String(text[$0]) }.joined(separator: "-")
+        return Identifiers.transaction(store: "play_store", digits: digits)
     }
 
     var willRenew: Bool {

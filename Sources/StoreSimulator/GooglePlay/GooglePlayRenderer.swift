@@ -200,21 +200,13 @@ struct GooglePlayRenderer {
 
 /// Times as RFC 3339 writes them.
 enum RFC3339Text {
-    /// Writes a time in UTC.
-    ///
-    /// - Parameters:
-    ///   - milliseconds: since 1970.
-    ///   - digits: of the fraction; 0 leaves it out.
-    /// - Returns: such as `2026-03-01T08:00:00.123Z`.
+    /// Writes a time in UTC, such as `2026-03-01T08:00:00.123Z`; no digits leave the fraction out.
     static func write(_ milliseconds: Int64, digits: Int) -> String {
         let seconds = ResponseHead.floorDivide(milliseconds, 1000)
         let days = ResponseHead.floorDivide(seconds, 86_400)
         let (year, month, day) = ResponseHead.civil(days: days)
         let ofDay = seconds - days * 86_400
-        func padded(_ number: Int64, _ width: Int) -> String {
-            let text = "\(number)"
-            return String(repeating: "0", count: max(0, width - text.utf8.count)) + text
-        }
+        func padded(_ number: Int64, _ width: Int) -> String { Identifiers.padded(number, to: width) }
         let date = "\(padded(year, 4))-\(padded(month, 2))-\(padded(day, 2))"
         let time = "\(padded(ofDay / 3600, 2)):\(padded(ofDay / 60 % 60, 2)):\(padded(ofDay % 60, 2))"
         let fraction = padded(milliseconds - seconds * 1000, 3) + String(repeating: "0", count: max(0, digits - 3))

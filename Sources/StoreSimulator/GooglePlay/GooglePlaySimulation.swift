@@ -3,10 +3,7 @@ internal import NIOCore
 
 /// The state of Google Play.
 struct GooglePlaySimulation: SimulatedStore {
-    static let endpoints = [
-        "google_play.oauth", "google_play.subscription", "google_play.product", "google_play.acknowledge",
-        "google_play.order", "google_play.voided",
-    ]
+    static let endpoints = GooglePlayRoute.Endpoint.allCases.map(\.rawValue)
 
     static let guide = """
         GOOGLE PLAY (google_play: in a scenario)
@@ -101,7 +98,7 @@ struct GooglePlaySimulation: SimulatedStore {
         GooglePlayRoute(request)?.storeRoute
     }
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
         GooglePlayFailure.usual(status, reason: effect.errorType, backoffMs: effect.backoffMs).reply
     }
 
@@ -121,39 +118,37 @@ struct GooglePlaySimulation: SimulatedStore {
         _ route: GooglePlayRoute,
         nowMs: Int64
     ) throws(GooglePlayFailure) -> Reply {
-        if route == .oauth { return try giveToken(request) }
+        if route.endpoint == .oauth { return try giveToken(request) }
         guard isLetIn(request.bearer) else { throw .noToken }
         guard route.package == nil || route.package == settings.package else { throw .noPackage }
-        switch route {
-        case .oauth, .unknown: return Reply(status: 404)
-        case .subscription(_, let token):
-            let purchase = try find(token)
+        switch route.endpoint {
+        case .oauth, nil: return Reply(status: 404)
+        case .subscription:
+            let purchase = try find(route.subject)
             // Strange, and so it is: a one-time purchase is said to be no longer valid.
             guard purchase.scenario.kind == .subscription else { throw .invalidToken }
             guard purchase.scenario.state != .gone else { throw .gone }
-            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs)
-                .subscription(standing(purchase, nowMs: nowMs))
-        case .product(_, let token):
-            let purchase = try find(token)
+            let standing = standing(purchase, nowMs: nowMs)
+            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).subscription(standing)
+        case .product:
+            let purchase = try find(route.subject)
             guard purchase.scenario.kind == .oneTime else { throw .unknownToken }
             guard purchase.scenario.state != .gone else { throw .invalidToken }
             return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).product(standing(purchase, nowMs: nowMs))
-        case .acknowledge(_, let product, let token, let isSubscription):
-            try acknowledge(token, product, isSubscription: isSubscription, request, nowMs: nowMs)
+        case .acknowledge:
+            try acknowledge(route, request, nowMs: nowMs)
             return Reply(status: 200)
-        case .order(_, let id):
+        case .order:
+            let id = route.subject
             let shared = shared.flatMap { $0.hasOrder(id) ? $0 : nil }
             guard let purchase = purchases.values.first(where: { $0.hasOrder(id) }) ?? shared else { throw .noOrder }
             return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).order(id)
-        case .voided(_, let query): return try voided(query[...], nowMs: nowMs)
+        case .voided: return try voided(request.query, nowMs: nowMs)
         }
     }
 
     private func find(_ token: String) throws(GooglePlayFailure) -> GooglePlayPurchase {
-        let isToken = token.utf8.allSatisfy { byte in
-            "._-".utf8.contains(byte) || Unicode.Scalar(byte).properties.isAlphabetic && byte < 0x80
-                || (0x30...0x39).contains(byte)
-        }
+        let isToken = token.utf8.allSatisfy { $0.isAlphanumeric || "._-".utf8.contains($0) }
         guard !token.isEmpty, isToken else { throw .badToken }
         guard let purchase = purchases[token] ?? shared.flatMap({ $0.scenario.token == token ? $0 : nil }) else {
             throw .unknownToken
@@ -162,15 +157,14 @@ struct GooglePlaySimulation: SimulatedStore {
     }
 
     private mutating func acknowledge(
-        _ token: String,
-        _ product: String,
-        isSubscription: Bool,
+        _ route: GooglePlayRoute,
         _ request: StoreRequest,
         nowMs: Int64
     ) throws(GooglePlayFailure) {
+        let (token, product) = (route.subject, route.product)
         var purchase = try find(token)
         guard purchase.scenario.state != .gone else { throw .gone }
-        guard (purchase.scenario.kind == .subscription) == isSubscription else { throw .unknownToken }
+        guard (purchase.scenario.kind == .subscription) == route.isSubscription else { throw .unknownToken }
         // What is shared was acknowledged long ago.
         guard purchases[token] != nil else { throw .wrongState }
         purchase.acknowledgeCalls += 1
@@ -183,7 +177,7 @@ struct GooglePlaySimulation: SimulatedStore {
         }
         switch state {
         case .pending, .pendingCanceled, .expired, .canceledPast: throw .wrongState
-        case .canceled where !isSubscription: throw .wrongState
+        case .canceled where !route.isSubscription: throw .wrongState
         default: break
         }
         purchase.isAcknowledged = true

@@ -85,7 +85,7 @@ struct IdentitySimulation: SimulatedStore {
         return reply
     }
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
         Self.failure(status, "injected").waiting(effect.backoffMs)
     }
 

@@ -96,7 +96,7 @@ struct OnsideSimulation: SimulatedStore {
     }
 
     /// The form of Onside's errors is not documented.
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
         Reply.error(status, "injected").waiting(effect.backoffMs)
     }
 }

@@ -31,11 +31,13 @@ enum Identifiers {
         }
     }
 
+    /// A number of a text, the same in every process (FNV-1a).
+    static func fingerprint(_ text: String) -> UInt64 {
+        text.utf8.reduce(14_695_981_039_346_656_037) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
+    }
+
     private static func hash(_ text: String) -> UInt64 {
-        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-        for byte in text.utf8 {
-            hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3
-        }
+        var hash = fingerprint(text)
         // FNV leaves the upper bits of short texts poorly mixed, and both ends of the hash are used here.
         hash = (hash ^ (hash >> 31)) &* 0x9e37_79b9_7f4a_7c15
         return hash ^ (hash >> 29)

@@ -1,9 +1,15 @@
 extension RevenueCatRenderer {
     /// Writes a customer's subscriptions or purchases.
-    func items<Item: ItemRecord>(_ json: inout JSONBytes, _ items: [Item], of owner: String, page: Page) throws {
-        let items = page.environment.map { environment in items.filter { $0.environment == environment } } ?? items
-        try list(&json, path: path(customer: owner, Item.list), items, page: page, id: \.id) {
-            try $1.write(to: &$0, owner: owner, by: self)
+    func items<Item: ItemRecord>(
+        _ json: inout JSONBytes,
+        _ items: KeyPath<CustomerRecord, [Item]>,
+        of owner: CustomerRecord,
+        page: Page
+    ) throws {
+        var items = owner[keyPath: items]
+        if let environment = page.environment { items.removeAll { $0.environment != environment } }
+        try list(&json, path: path(customer: owner.id, Item.list), items, page: page, id: \.id) {
+            try $1.write(to: &$0, owner: owner.id, by: self)
         }
     }
 

@@ -23,12 +23,8 @@ extension RevenueCatStore {
     // MARK: Customers
 
     private mutating func createCustomer(_ body: CreateBody, nowMs: Int64) throws -> Reply {
-        let isWord: (UInt8) -> Bool = { byte in
-            UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte
-                || UInt8(ascii: "A")...UInt8(ascii: "Z") ~= byte || byte == UInt8(ascii: "_")
-                || byte == UInt8(ascii: "-")
-        }
-        guard !body.id.isEmpty, body.id.utf8.count <= 1500, body.id.utf8.allSatisfy(isWord) else {
+        let isWord = body.id.utf8.allSatisfy { $0.isAlphanumeric || "_-".utf8.contains($0) }
+        guard !body.id.isEmpty, body.id.utf8.count <= 1500, isWord else {
             throw RevenueCatFailure.parameter("id", "id must match ^[0-9a-zA-Z_-]*$ and have at most 1500 characters")
         }
         guard book.customer(body.id) == nil else { throw RevenueCatFailure.exists }

@@ -133,12 +133,8 @@ struct RevenueCatStore: Sendable {
         func customer() throws -> CustomerRecord { try Self.found(book.customer(route.subject)) }
         let root = "/v2/projects/\(project)"
         switch route.endpoint {
-        case .subscriptions:
-            let owner = try customer()
-            try renderer.items(&json, owner.subscriptions, of: owner.id, page: page)
-        case .purchases:
-            let owner = try customer()
-            try renderer.items(&json, owner.purchases, of: owner.id, page: page)
+        case .subscriptions: try renderer.items(&json, \.subscriptions, of: customer(), page: page)
+        case .purchases: try renderer.items(&json, \.purchases, of: customer(), page: page)
         case .aliases:
             let owner = try customer()
             let (path, ids) = (renderer.path(customer: owner.id, "aliases"), Array(owner.ids.enumerated()))
@@ -147,11 +143,9 @@ struct RevenueCatStore: Sendable {
             }
         case .activeEntitlements: try renderer.activeEntitlements(&json, customer(), page: page)
         case .findSubscriptions:
-            let found = try find("store_subscription_identifier", in: route.query, book.subscription)
-            try list(&json, found, by: renderer)
+            try find(&json, "store_subscription_identifier", in: route.query, book.subscription, by: renderer)
         case .findPurchases:
-            let found = try find("store_purchase_identifier", in: route.query, book.purchase)
-            try list(&json, found, by: renderer)
+            try find(&json, "store_purchase_identifier", in: route.query, book.purchase, by: renderer)
         case .entitlements:
             let (entries, path) = (book.catalogue.entries, root + "/entitlements")
             try renderer.list(&json, path: path, Array(entries.indices), page: page, id: { entries[$0].id }) {
@@ -189,25 +183,20 @@ struct RevenueCatStore: Sendable {
         return value
     }
 
+    /// Writes the item of a store transaction; none where the store does not know it.
     private func find<Item>(
+        _ json: inout JSONBytes,
         _ name: String,
         in query: Substring,
-        _ lookup: (String) -> CustomerBook.Holding<Item>?
-    ) throws -> CustomerBook.Holding<Item>? {
+        _ lookup: (String) -> CustomerBook.Holding<Item>?,
+        by renderer: RevenueCatRenderer
+    ) throws {
         guard let identifier = PercentCoding.value(of: name, in: query), !identifier.isEmpty else {
             throw RevenueCatFailure.parameter(name, "\(name) is required")
         }
-        return lookup(identifier)
-    }
-
-    /// Writes the item of a store transaction; none where the store does not know it.
-    private func list<Item>(
-        _ json: inout JSONBytes,
-        _ found: CustomerBook.Holding<Item>?,
-        by renderer: RevenueCatRenderer
-    ) throws {
+        let found = lookup(identifier).map { [$0] } ?? []
         let (path, page) = ("/v2/projects/\(project)/\(Item.list)", RevenueCatRenderer.Page(limit: 20))
-        try renderer.list(&json, path: path, found.map { [$0] } ?? [], page: page, id: \.item.id) {
+        try renderer.list(&json, path: path, found, page: page, id: \.item.id) {
             try $1.item.write(to: &$0, owner: $1.customer.id, by: renderer)
         }
     }

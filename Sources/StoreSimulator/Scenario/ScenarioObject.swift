@@ -79,49 +79,53 @@ package struct Field<Root: Sendable>: Sendable {
         self.write = { try write($0, &$1, key) }
     }
 
-    /// A property that keeps its usual value where the member is absent or null.
-    static func value<Value: Codable & Sendable>(_ name: String, _ path: Path<Value>) -> Self {
+    private static func usual<Value: Codable & Sendable>(
+        _ name: String,
+        _ path: Path<Value>,
+        read: @escaping @Sendable (Source, AnyKey) throws -> Value?
+    ) -> Self {
         Field(name) { root, source, key in
-            if let value = try source.decodeIfPresent(Value.self, forKey: key) { root[keyPath: path] = value }
+            if let value = try read(source, key) { root[keyPath: path] = value }
         } write: { root, target, key in
             try target.encode(root[keyPath: path], forKey: key)
         }
+    }
+
+    private static func absent<Value: Codable & Sendable>(
+        _ name: String,
+        _ path: Path<Value?>,
+        read: @escaping @Sendable (Source, AnyKey) throws -> Value?
+    ) -> Self {
+        Field(name) { root, source, key in
+            root[keyPath: path] = try read(source, key)
+        } write: { root, target, key in
+            try target.encodeIfPresent(root[keyPath: path], forKey: key)
+        }
+    }
+
+    /// A property that keeps its usual value where the member is absent or null.
+    static func value<Value: Codable & Sendable>(_ name: String, _ path: Path<Value>) -> Self {
+        usual(name, path) { try $0.decodeIfPresent(Value.self, forKey: $1) }
     }
 
     /// A whole number within a range.
     static func value(_ name: String, _ path: Path<Int>, in range: ClosedRange<Int>) -> Self {
-        Field(name) { root, source, key in
-            if let value = try integer(source, key, range) { root[keyPath: path] = value }
-        } write: { root, target, key in
-            try target.encode(root[keyPath: path], forKey: key)
-        }
-    }
-
-    /// A property that is nil where the member is absent or null.
-    static func optional<Value: Codable & Sendable>(_ name: String, _ path: Path<Value?>) -> Self {
-        Field(name) { root, source, key in
-            root[keyPath: path] = try source.decodeIfPresent(Value.self, forKey: key)
-        } write: { root, target, key in
-            try target.encodeIfPresent(root[keyPath: path], forKey: key)
-        }
-    }
-
-    /// A whole number within a range, or nil.
-    static func optional(_ name: String, _ path: Path<Int?>, in range: ClosedRange<Int>) -> Self {
-        Field(name) { root, source, key in
-            root[keyPath: path] = try integer(source, key, range)
-        } write: { root, target, key in
-            try target.encodeIfPresent(root[keyPath: path], forKey: key)
-        }
+        usual(name, path) { try integer($0, $1, range) }
     }
 
     /// A member that must be there.
     static func required<Value: Codable & Sendable>(_ name: String, _ path: Path<Value>) -> Self {
-        Field(name) { root, source, key in
-            root[keyPath: path] = try source.decode(Value.self, forKey: key)
-        } write: { root, target, key in
-            try target.encode(root[keyPath: path], forKey: key)
-        }
+        usual(name, path) { try $0.decode(Value.self, forKey: $1) }
+    }
+
+    /// A property that is nil where the member is absent or null.
+    static func optional<Value: Codable & Sendable>(_ name: String, _ path: Path<Value?>) -> Self {
+        absent(name, path) { try $0.decodeIfPresent(Value.self, forKey: $1) }
+    }
+
+    /// A whole number within a range, or nil.
+    static func optional(_ name: String, _ path: Path<Int?>, in range: ClosedRange<Int>) -> Self {
+        absent(name, path) { try integer($0, $1, range) }
     }
 
     /// A member for which absence and null differ.

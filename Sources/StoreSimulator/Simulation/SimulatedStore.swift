@@ -17,7 +17,7 @@ protocol SimulatedStore: Sendable {
     mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply
 
     /// The error object that the store sends with a status that a fault rule asks for.
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply
 
     /// Answers a request below the store's part of the control endpoint; `path` is what follows that.
     ///

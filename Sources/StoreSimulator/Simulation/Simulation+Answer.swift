@@ -67,7 +67,7 @@ extension Simulation.State {
         }
     }
 
-    private mutating func strike(_ endpoint: String, _ request: StoreRequest, ids: [String]) -> FaultBook.Effect? {
+    private mutating func strike(_ endpoint: String, _ request: StoreRequest, ids: [String]) -> FaultRule? {
         faults.isEmpty ? nil : faults.strike(endpoint: endpoint, method: request.method, ids: ids)
     }
 
@@ -77,10 +77,10 @@ extension Simulation.State {
     ///   - perform: carries it out; its flag says whether lists are to name the same cursor for ever.
     ///   - failure: the store's error of a status.
     private mutating func reply(
-        with effect: FaultBook.Effect?,
+        with effect: FaultRule?,
         nowMs: Int64,
         perform: (inout Self, Bool) -> Reply,
-        failure: (Self, Int, FaultBook.Effect) -> Reply
+        failure: (Self, Int, FaultRule) -> Reply
     ) -> Reply {
         requestNumber += 1
         var reply: Reply
@@ -91,7 +91,7 @@ extension Simulation.State {
             // A connection that drops before the answer loses the request as well.
             reply = Reply(status: 0)
         } else {
-            reply = perform(&self, effect?.repeatsCursor ?? false)
+            reply = perform(&self, effect?.repeatCursor ?? false)
         }
         reply.dateMs = nowMs
         reply.requestID = SplitMix64.mix(requestNumber)
@@ -100,14 +100,16 @@ extension Simulation.State {
         return reply
     }
 
-    private mutating func mangle(_ reply: inout Reply, effect: FaultBook.Effect, nowMs: Int64) {
+    private mutating func mangle(_ reply: inout Reply, effect: FaultRule, nowMs: Int64) {
         if let delay = effect.delay {
             reply.delayMs =
                 delay.lowerBound == delay.upperBound ? delay.lowerBound : Int64.random(in: delay, using: &draws)
         }
         if let skew = effect.dateSkew { reply.dateMs = skew.milliseconds(from: nowMs) }
         if let body = effect.body { BrokenBody.apply(body, size: effect.size, to: &reply) }
-        if let drip = effect.drip { reply.delivery = .drip(bytes: drip.bytes, everyMs: drip.everyMs) }
+        if let bytes = effect.dripBytes {
+            reply.delivery = .drip(bytes: bytes, everyMs: effect.dripEvery?.milliseconds ?? 50)
+        }
         switch effect.connection {
         case .dropBefore: reply.delivery = .drop
         case .dropMidway: reply.delivery = .cut
