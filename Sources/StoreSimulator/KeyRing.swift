@@ -5,8 +5,8 @@ internal import Synchronization
 
 /// The simulator's RSA keys, in their stores' places: only the simulator and tests trust them.
 ///
-/// Making one takes a while: each is made on its first use, stays for the whole process, and where a folder keeps the keys,
-/// for those that come later.
+/// Making one takes a while: each is made on its first use, stays for the whole process, and where a folder keeps the
+/// keys, for those that come later.
 package enum KeyRing {
     private struct State {
         var folder: String?
@@ -17,7 +17,7 @@ package enum KeyRing {
 
     /// Keeps keys in a folder from now on, and takes those that it holds.
     ///
-    /// - Parameter folder: is made where it is missing; its files are readable by their owner alone.
+    /// The folder is made where it is missing; its files are readable by their owner alone.
     package static func keep(in folder: String) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         state.withLock { $0.folder = folder }

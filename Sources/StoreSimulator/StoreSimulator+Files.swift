@@ -11,7 +11,7 @@ extension StoreSimulator {
     /// - `tokens.tsv`: users and their ID tokens, with a tab between: the customers that the scenario lists, and the first
     ///   20 of each block of others, each under all ids that are not anonymous. They live for an hour.
     ///
-    /// - Parameter folder: has to exist; files are readable by their owner alone.
+    /// The folder has to exist; the files are readable by their owner alone.
     package func writeFiles(to folder: String, port: Int) throws {
         // The reader of the variables may have another working directory.
         let folder = URL(fileURLWithPath: folder).standardizedFileURL.path
@@ -55,12 +55,9 @@ extension StoreSimulator {
         // Hundreds of signatures take a while, and requests go on meanwhile.
         let state = simulation.withState { $0 }
         let nowMs = state.clock.nowMs
-        var lines = ""
-        for user in Self.users(of: state.scenario) {
-            let token = try state.identity.firebaseToken(FirebaseTokenRequest(subject: user), nowMs: nowMs)
-            lines += "\(user)\t\(token)\n"
-        }
-        return lines
+        return try Self.users(of: state.scenario).map { user in
+            "\(user)\t\(try state.identity.firebaseToken(FirebaseTokenRequest(subject: user), nowMs: nowMs))\n"
+        }.joined()
     }
 
     /// Who may be a user of the app: customers under ids that are not anonymous, each once.
@@ -77,28 +74,26 @@ extension StoreSimulator {
 
     private func proofs() throws -> String {
         try simulation.withState { state in
-            var lines: [String] = []
-            let writer = state.appStore.writer(nowMs: state.clock.nowMs)
+            let nowMs = state.clock.nowMs
+            let writer = state.appStore.writer(nowMs: nowMs)
+            var lines = ""
             for account in state.appStore.accounts {
                 for purchase in account.purchases {
-                    lines.append(
-                        "storekit_jws\t\(purchase.transaction)\t\(try writer.transaction(purchase, of: account))"
-                    )
+                    let text = try writer.transaction(purchase, of: account)
+                    lines += "storekit_jws\t\(purchase.transaction)\t\(text)\n"
                 }
-                let receipt = try account.receipt(bundleID: state.scenario.appStore.bundleID, nowMs: state.clock.nowMs)
-                lines.append("app_receipt\t\(account.id)\t\(receipt)")
+                let receipt = try account.receipt(bundleID: state.scenario.appStore.bundleID, nowMs: nowMs)
+                lines += "app_receipt\t\(account.id)\t\(receipt)\n"
             }
             for account in Set(state.onside.orders.values.compactMap(\.scenario.shownBy)).sorted() {
-                let history = try state.onside.history(account: account, nowMs: state.clock.nowMs)
-                lines.append("onside_history\t\(account)\t\(history)")
+                lines += "onside_history\t\(account)\t\(try state.onside.history(account: account, nowMs: nowMs))\n"
             }
-            return lines.map { $0 + "\n" }.joined()
+            return lines
         }
     }
 
     private static func write(_ text: String, to path: String) throws {
-        let file = URL(fileURLWithPath: path)
-        try Data(text.utf8).write(to: file, options: .atomic)
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
         // Keys are among them, if only of a simulator.
         chmod(path, 0o600)
     }

@@ -13,9 +13,8 @@ package struct StoreSimulator: Sendable {
     private let configuration: SimulatorConfiguration
     private let logger: Logger
 
-    /// Sets a scenario up, without listening yet.
+    /// Sets a scenario up, without listening yet, by a clock that gives Unix milliseconds (the machine's by default).
     ///
-    /// - Parameter wall: a clock that gives Unix milliseconds; the machine's by default.
     /// - Throws: `ScenarioError` when two customers share an id.
     package init(
         scenario: Scenario,

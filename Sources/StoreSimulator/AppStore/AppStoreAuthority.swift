@@ -13,9 +13,7 @@ package struct AppStoreAuthority: Sendable {
 
     /// Makes new keys and certificates.
     ///
-    /// - Parameters:
-    ///   - validFrom: from when the leaf is valid; the others are from ten years before.
-    ///   - validUntil: until when the leaf is valid; the others are for ten years more.
+    /// The two moments are the leaf's; the others are valid from ten years before to ten years after it.
     package init(
         validFrom: Date = Date() - 86_400 * 30,
         validUntil: Date = Date() + 86_400 * 700,

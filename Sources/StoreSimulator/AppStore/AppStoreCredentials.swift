@@ -18,11 +18,6 @@ package enum AppStoreCredentials {
 
 /// Checks the tokens of requests.
 struct AppStoreAdmission: Sendable {
-    private struct Head: Decodable {
-        var alg: String
-        var kid: String
-    }
-
     private struct Claims: Decodable {
         var iss: String
         var iat: Int64
@@ -39,9 +34,7 @@ struct AppStoreAdmission: Sendable {
     /// Until when known tokens are valid, in seconds.
     private var known: [String: Int64] = [:]
 
-    /// Whether a request with a token may pass.
-    ///
-    /// - Parameter now: the machine's time in seconds; a client's clock is not the simulated one.
+    /// Whether a token is good by the machine's time in seconds: a client's clock is not the simulated one.
     mutating func admits(_ token: String?, _ scenario: AppStoreScenario, at now: Int64) -> Bool {
         guard let token else { return false }
         if let end = known[token] { return now < end }
@@ -58,7 +51,8 @@ struct AppStoreAdmission: Sendable {
 
     private func verify(_ token: String, keyID: String) -> Claims? {
         guard !token.contains(where: { "+/=".contains($0) }), let parts = SignedText.Parts(token),
-            let (head, claims): (Head, Claims) = parts.decoded(), head.alg == "ES256", head.kid == keyID,
+            let (head, claims): (SignedText.Parts.Header, Claims) = parts.decoded(), head.alg == "ES256",
+            head.kid == keyID,
             let signature = try? P256.Signing.ECDSASignature(rawRepresentation: parts.signature),
             AppStoreCredentials.requestKey.publicKey.isValidSignature(signature, for: parts.signed)
         else { return nil }

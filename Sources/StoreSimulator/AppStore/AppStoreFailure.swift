@@ -35,7 +35,7 @@ struct AppStoreFailure: Error, Sendable {
                 json.member("errorMessage", Self.messages[code] ?? "Invalid request.")
             }
         }
-        if let retryAtMs { reply.headers.append(Header("Retry-After", "\(retryAtMs)")) }
+        if let retryAtMs { reply.headers.append(("Retry-After", "\(retryAtMs)")) }
         return reply
     }
 

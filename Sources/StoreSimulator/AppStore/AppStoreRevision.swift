@@ -7,7 +7,7 @@ struct AppStoreRevision: Sendable {
 
     private let fingerprint: UInt64
 
-    /// - Parameter filters: what has to be the same for all pages.
+    /// The list of a request; the filters are what has to be the same for all its pages.
     init(_ path: AppStorePath, _ filters: String) {
         fingerprint = Identifiers.fingerprint("\(path.template) \(filters)")
     }

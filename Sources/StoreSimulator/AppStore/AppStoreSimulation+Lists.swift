@@ -15,9 +15,8 @@ extension AppStoreSimulation {
             groups = path.values("subscriptionGroupIdentifier")
             let known = AppStoreTransactionScenario.Kind.allCases.map(\.filterWord)
             guard kinds.allSatisfy(known.contains) else { throw AppStoreFailure(4_000_022) }
-            ownership = path.values("inAppOwnershipType").first
-            guard ownership.map({ ["PURCHASED", "FAMILY_SHARED"].contains($0) }) ?? true else {
-                throw AppStoreFailure(4_000_026)
+            ownership = try path.value("inAppOwnershipType", else: 4_000_026) { text in
+                ["PURCHASED", "FAMILY_SHARED"].contains(text) ? text : nil
             }
             isRevoked = try path.value("revoked", else: 4_000_030) { Bool($0) }
             let sort = path.values("sort").first ?? "ASCENDING"

@@ -4,8 +4,6 @@ struct AppStoreWriter: Sendable {
     var appID: Int64
     var nowMs: Int64
 
-    // MARK: Signed texts
-
     /// A signed transaction.
     func transaction(_ purchase: AppStorePurchase, of account: AppStoreAccount) throws -> String {
         try sign(purchase.flaw) { json in
@@ -68,9 +66,7 @@ struct AppStoreWriter: Sendable {
         }
     }
 
-    /// A signed notification.
-    ///
-    /// - Parameter subject: the transaction it is about, and its account.
+    /// A signed notification about a transaction of an account.
     func notification(
         _ notification: AppStoreNotificationScenario,
         sentMs: Int64,

@@ -46,13 +46,9 @@ package struct ReceiptAuthority: Sendable {
     /// The one whose root the simulator gives out.
     package static func shared() throws -> ReceiptAuthority { try made.get() }
 
-    /// Makes new certificates.
+    /// Makes new certificates for the keys, by default those of the process.
     ///
-    /// - Parameters:
-    ///   - generation: how they are signed.
-    ///   - keys: whose they are; `nil`: those of the process.
-    ///   - validFrom: from when the leaf is valid; the others are from ten years before.
-    ///   - validUntil: until when the leaf is valid; the others are for ten years more.
+    /// The two moments are the leaf's; the others are valid from ten years before to ten years after it.
     package init(
         _ generation: Digest = .sha256,
         keys: Keys? = nil,

@@ -32,13 +32,9 @@ package struct SigningCertificates: Sendable {
     package let intermediate: Certificate
     package let leaf: Certificate
 
-    /// Makes new certificates.
+    /// Makes new certificates, signed by the root's and the authority's keys, which have to suit the algorithm.
     ///
-    /// - Parameters:
-    ///   - keys: whose they are; the root's and the authority's sign.
-    ///   - algorithm: how they are signed; the keys have to be able to.
-    ///   - validFrom: from when the leaf is valid; the others are from ten years before.
-    ///   - validUntil: until when the leaf is valid; the others are for ten years more.
+    /// The two moments are the leaf's; the others are valid from ten years before to ten years after it.
     init(
         _ keys: Keys,
         rootName: String,

@@ -79,22 +79,20 @@ struct ControlEndpoint {
     }
 
     private func show(_ record: CustomerRecord) -> Reply {
-        func show(_ json: inout JSONBytes, id: String, _ storeIdentifier: String, _ status: String) {
-            json.object { json in
-                json.member("id", id)
-                json.member("store_identifier", storeIdentifier)
-                json.member("status", status)
+        func show(_ json: inout JSONBytes, _ items: [some ItemRecord]) {
+            for item in items {
+                json.object { json in
+                    json.member("id", item.id)
+                    json.member("store_identifier", item.storeIdentifier)
+                    json.member("status", item.status)
+                }
             }
         }
         return .object { json in
             json.member("id", record.id)
             json.array("aliases", record.aliases)
-            json.array("subscriptions") { json in
-                for item in record.subscriptions { show(&json, id: item.id, item.storeIdentifier, item.status) }
-            }
-            json.array("purchases") { json in
-                for item in record.purchases { show(&json, id: item.id, item.storeIdentifier, item.status) }
-            }
+            json.array("subscriptions") { show(&$0, record.subscriptions) }
+            json.array("purchases") { show(&$0, record.purchases) }
         }
     }
 
@@ -104,7 +102,7 @@ struct ControlEndpoint {
         switch request.method {
         case "POST":
             let rules: FaultList = try request.decoded(emptyIsObject: false)
-            simulation.inject(rules.rules)
+            simulation.withState { $0.faults.add(rules.rules) }
         case "DELETE": simulation.withState { $0.faults = FaultBook([]) }
         case "GET": break
         default: return .error(405, "use GET, POST or DELETE")
@@ -218,11 +216,8 @@ private struct FaultList: Decodable {
     let rules: [FaultRule]
 
     init(from decoder: any Decoder) throws {
-        if (try? decoder.unkeyedContainer()) != nil {
-            rules = try [FaultRule](from: decoder)
-        } else {
-            rules = [try FaultRule(from: decoder)]
-        }
+        let isList = (try? decoder.unkeyedContainer()) != nil
+        rules = isList ? try [FaultRule](from: decoder) : [try FaultRule(from: decoder)]
     }
 }
 

@@ -12,20 +12,11 @@ package struct RequestReport: Sendable {
     package var byStatus: [Int: Int]
 }
 
-extension Simulation {
-    /// Adds fault rules behind those in force.
-    func inject(_ rules: [FaultRule]) {
-        withState { state in
-            for rule in rules { state.faults.add(rule) }
-        }
-    }
-}
-
 // The control endpoint without HTTP, for tests in the same process.
 extension StoreSimulator {
     /// Adds fault rules behind those in force.
     package func inject(_ rules: FaultRule...) {
-        simulation.inject(rules)
+        simulation.withState { $0.faults.add(rules) }
     }
 
     /// Moves the simulated time by so many milliseconds; negative is back.

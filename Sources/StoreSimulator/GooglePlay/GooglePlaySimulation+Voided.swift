@@ -36,7 +36,17 @@ extension GooglePlaySimulation {
             }
             guard !all.isEmpty else { return }
             json.array("voidedPurchases") { json in
-                for voided in all.dropFirst(from).prefix(size) { write(voided, nowMs: nowMs, to: &json) }
+                for voided in all.dropFirst(from).prefix(size) {
+                    json.object { json in
+                        json.member("kind", literal: "androidpublisher#voidedPurchase")
+                        json.member("purchaseToken", voided.purchase.scenario.token)
+                        json.member("orderId", voided.purchase.latestOrderID(at: nowMs))
+                        json.member("purchaseTimeMillis", "\(voided.purchase.startedMs)")
+                        json.member("voidedTimeMillis", "\(voided.atMs)")
+                        json.member("voidedSource", voided.reason == 8 ? 2 : 0)
+                        json.member("voidedReason", voided.reason)
+                    }
+                }
             }
         }
     }
@@ -51,17 +61,5 @@ extension GooglePlaySimulation {
             return Voided(purchase: purchase, atMs: deadline ?? nowMs, reason: 8)
         }
         return all.sorted { ($0.atMs, $0.purchase.scenario.token) < ($1.atMs, $1.purchase.scenario.token) }
-    }
-
-    private func write(_ voided: Voided, nowMs: Int64, to json: inout JSONBytes) {
-        json.object { json in
-            json.member("kind", literal: "androidpublisher#voidedPurchase")
-            json.member("purchaseToken", voided.purchase.scenario.token)
-            json.member("orderId", voided.purchase.latestOrderID(at: nowMs))
-            json.member("purchaseTimeMillis", "\(voided.purchase.startedMs)")
-            json.member("voidedTimeMillis", "\(voided.atMs)")
-            json.member("voidedSource", voided.reason == 8 ? 2 : 0)
-            json.member("voidedReason", voided.reason)
-        }
     }
 }

@@ -40,9 +40,7 @@ struct GoogleServiceAccount: Sendable {
     private static let audience = "https://oauth2.googleapis.com/token"
     private static let scope = "https://www.googleapis.com/auth/androidpublisher"
 
-    /// Checks an assertion, a compact JWS.
-    ///
-    /// - Parameter seconds: the machine's clock, in seconds since 1970.
+    /// Checks an assertion, a compact JWS, by the machine's clock in seconds since 1970.
     func check(_ assertion: String, at seconds: Int64) throws(GooglePlayFailure) {
         guard let parts = SignedText.Parts(assertion), let header = Self.object(parts.header),
             let claims = Self.object(parts.claims)

@@ -43,25 +43,18 @@ struct IdentitySimulation: SimulatedStore {
         self.pubSub = pubSub
     }
 
-    // MARK: Tokens
-
-    /// An ID token.
     func firebaseToken(_ request: FirebaseTokenRequest, nowMs: Int64) throws -> String {
         try firebaseKeys.sign(request.claims(usualProject: firebase.project, nowMs: nowMs), request.signing)
     }
 
-    /// The token of a push.
     func pushToken(_ request: PushTokenRequest, nowMs: Int64) throws -> String {
         try oauthKeys.sign(request.claims(usual: pubSub, nowMs: nowMs), request.signing)
     }
 
-    /// Lets the next keys sign.
     mutating func rotate(publishing keys: PublishedKeys) {
         firebaseKeys.rotate(publishing: keys)
         oauthKeys.rotate(publishing: keys)
     }
-
-    // MARK: Requests
 
     func route(_ request: StoreRequest) -> StoreRoute? {
         let endpoint: String
@@ -80,7 +73,7 @@ struct IdentitySimulation: SimulatedStore {
         }
         var reply = Reply(status: 200, body: set)
         if let maxAgeSeconds {
-            reply.headers.append(Header("Cache-Control", "public, max-age=\(maxAgeSeconds), must-revalidate"))
+            reply.headers.append(("Cache-Control", "public, max-age=\(maxAgeSeconds), must-revalidate"))
         }
         return reply
     }
@@ -97,4 +90,24 @@ struct IdentitySimulation: SimulatedStore {
             }
         }
     }
+}
+
+/// What a scenario says of the Firebase project whose users the app knows.
+struct FirebaseScenario: ScenarioObject, Hashable {
+    /// The project's id, not its number.
+    var project = "demo-project"
+
+    static let fields: [Field<Self>] = [.value("project", \.project)]
+}
+
+/// What a scenario says of the subscription by which Pub/Sub pushes.
+struct PubSubScenario: ScenarioObject, Hashable {
+    /// The audience of the pushes' tokens.
+    var audience = "https://app.example.com/webhooks/google-play"
+    /// In whose name it pushes.
+    var serviceAccount = "pubsub-push@demo-project.iam.gserviceaccount.com"
+
+    static let fields: [Field<Self>] = [
+        .value("audience", \.audience), .value("service_account", \.serviceAccount),
+    ]
 }

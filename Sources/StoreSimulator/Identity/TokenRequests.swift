@@ -41,7 +41,6 @@ package struct FirebaseTokenRequest: ScenarioObject {
 
     package init() {}
 
-    /// Makes a request for the usual token of a user.
     package init(subject: String) {
         self.subject = subject
     }

@@ -35,7 +35,6 @@ package struct OnsideSigning: ScenarioObject {
     /// When answers say they were made; the moment of the request by default.
     var fetched: Moment?
 
-    /// Makes the usual way.
     package init() {}
 
     package init(with: Way = .rs256, fetched: Moment? = nil) {
@@ -82,7 +81,6 @@ package struct OnsideOrderScenario: ScenarioObject {
     /// The account whose history holds it.
     var shownBy: String? { holder ?? (isForeign ? nil : account) }
 
-    /// Makes an order of now.
     package init() {}
 
     package init(order: String = "", original: String? = nil) {

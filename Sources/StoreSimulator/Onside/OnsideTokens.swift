@@ -8,11 +8,6 @@ struct OnsideTokens: Sendable {
     /// The longest life of a token, in seconds.
     private static let longestLife: Int64 = 30
 
-    private struct Header: Decodable {
-        var alg: String
-        var kid: String
-    }
-
     private struct Claims: Decodable {
         var aud: String
         var iss: String
@@ -31,7 +26,7 @@ struct OnsideTokens: Sendable {
     mutating func take(_ token: String?, _ scenario: OnsideScenario, nowMs: Int64) -> String? {
         guard let token else { return "no bearer token" }
         guard let parts = SignedText.Parts(token),
-            let (header, claims): (Header, Claims) = parts.decoded()
+            let (header, claims): (SignedText.Parts.Header, Claims) = parts.decoded()
         else { return "no token of three parts" }
         guard header.alg == "HS256", header.kid == scenario.keyID else { return "wrong algorithm or key" }
         let isSigned = HMAC<SHA256>.isValidAuthenticationCode(

@@ -111,8 +111,6 @@ struct CustomerBook: Sendable {
     // MARK: Changing
 
     /// Stores a customer as a scenario describes it, in place of the one with the same id.
-    ///
-    /// - Throws: `Conflict` when an id or alias belongs to another customer.
     mutating func put(_ scenario: CustomerScenario, nowMs: Int64) throws -> CustomerRecord {
         var builder = RecordBuilder(nowMs: nowMs, catalogue: catalogue)
         let record = builder.customer(scenario)

@@ -25,6 +25,7 @@ protocol ItemRecord: Sendable {
     var id: String { get set }
     var originalCustomerID: String? { get set }
     var app: String { get }
+    var status: String { get }
     var entitlements: [Int] { get }
     var environment: String { get }
     var store: String { get }

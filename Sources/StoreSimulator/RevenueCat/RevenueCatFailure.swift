@@ -72,7 +72,7 @@ struct RevenueCatFailure: Error, Sendable {
         }
         if status == 429, let backoffMs {
             let seconds = (backoffMs + 999) / 1000
-            reply.headers.append(Header("Retry-After", "\(unit == .seconds ? seconds : backoffMs)"))
+            reply.headers.append(("Retry-After", "\(unit == .seconds ? seconds : backoffMs)"))
         }
         return reply
     }

@@ -146,7 +146,6 @@ struct RevenueCatRenderer: Sendable {
         return active
     }
 
-    /// Writes one of a customer's ids.
     func alias(_ json: inout JSONBytes, id: String, createdAtMs: Int64) {
         json.object { json in
             json.member("object", literal: "customer.alias")
@@ -157,7 +156,6 @@ struct RevenueCatRenderer: Sendable {
 
     // MARK: Entitlements
 
-    /// Writes an entitlement of the catalogue.
     func entitlement(_ json: inout JSONBytes, at position: Int) {
         let entry = catalogue.entries[position]
         json.object { json in

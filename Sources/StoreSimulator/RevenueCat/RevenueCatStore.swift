@@ -14,9 +14,6 @@ struct RevenueCatStore: Sendable {
     private(set) var events: [String] = []
     private var eventNumber = 0
 
-    /// Fills the store.
-    ///
-    /// - Throws: `CustomerBook.Conflict` when two customers share an id.
     init(_ scenario: Scenario, nowMs: Int64) throws {
         project = scenario.project
         keys = Dictionary(scenario.apiKeys.map { ($0.key, $0.canWrite) }, uniquingKeysWith: { $0 || $1 })
@@ -47,13 +44,12 @@ struct RevenueCatStore: Sendable {
             reply = RevenueCatFailure.usual(status: 500, backoffMs: nil).reply(unit: unit)
         }
         if let rate {
-            reply.headers.append(Header("RevenueCat-Rate-Limit-Current-Usage", "\(rate.usage)"))
-            reply.headers.append(Header("RevenueCat-Rate-Limit-Current-Limit", "\(rate.limit)"))
+            reply.headers.append(("RevenueCat-Rate-Limit-Current-Usage", "\(rate.usage)"))
+            reply.headers.append(("RevenueCat-Rate-Limit-Current-Limit", "\(rate.limit)"))
         }
         return reply
     }
 
-    /// A renderer for this moment.
     func renderer(nowMs: Int64) -> RevenueCatRenderer {
         RevenueCatRenderer(project: project, paging: paging, catalogue: book.catalogue, nowMs: nowMs)
     }
@@ -205,8 +201,6 @@ struct RevenueCatStore: Sendable {
         guard let email = PercentCoding.value(of: "search", in: query) else { return book.heldCustomers }
         return book.heldCustomers.filter { $0.attributes.contains { $0.name == "$email" && $0.value == email } }
     }
-
-    // MARK: Paging
 
     private func page(_ query: Substring, repeatsCursor: Bool) throws -> RevenueCatRenderer.Page {
         var page = RevenueCatRenderer.Page(limit: paging.defaultLimit, repeatsCursor: repeatsCursor)

@@ -21,22 +21,22 @@ struct FaultBook: Sendable {
     var namesCustomers: Bool { !byCustomer.isEmpty }
 
     init(_ rules: [FaultRule]) {
-        for rule in rules { add(rule) }
+        add(rules)
     }
 
-    /// Adds a rule behind the others.
-    mutating func add(_ rule: FaultRule) {
-        if let customer = rule.customer {
-            byCustomer[customer, default: []].append(entries.count)
-        } else {
-            general.append(entries.count)
+    /// Adds rules behind the others.
+    mutating func add(_ rules: [FaultRule]) {
+        for rule in rules {
+            if let customer = rule.customer {
+                byCustomer[customer, default: []].append(entries.count)
+            } else {
+                general.append(entries.count)
+            }
+            entries.append(Entry(rule: rule))
         }
-        entries.append(Entry(rule: rule))
     }
 
-    /// What befalls a request: every field of the rules that hit it, the earlier rule winning.
-    ///
-    /// - Parameter ids: all ids of the customer asked for.
+    /// Every field of the rules that hit a request, the earlier rule winning; `ids` are all of the customer asked for.
     mutating func strike(endpoint: String, method: String, ids: [String]) -> FaultRule? {
         var candidates = general
         for id in ids { candidates += byCustomer[id] ?? [] }

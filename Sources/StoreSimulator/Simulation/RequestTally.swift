@@ -18,6 +18,8 @@ struct RequestTally: Sendable {
 
     /// How many requests are kept in their order.
     private static let logLimit = 10_000
+    /// How many customers are counted one by one; a bench with millions must not fill the memory.
+    private static let customerLimit = 10_000
 
     init(keepsLog: Bool = false) { log = keepsLog ? [] : nil }
 
@@ -25,11 +27,8 @@ struct RequestTally: Sendable {
     mutating func note(_ request: StoreRequest, nowMs: Int64) {
         busiestMinute.count(nowMs: nowMs)
         guard let count = log?.count, count < Self.logLimit else { return }
-        log?.append("\(request.method) \(request.target.prefix { $0 != "?" })")
+        log?.append("\(request.method) \(request.path)")
     }
-
-    /// How many customers are counted one by one; a bench with millions must not fill the memory.
-    private static let customerLimit = 10_000
 
     /// Counts a request that reached an endpoint.
     mutating func count(_ endpoint: RevenueCatEndpoint, customer: String?) {

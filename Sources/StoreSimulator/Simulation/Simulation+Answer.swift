@@ -73,9 +73,7 @@ extension Simulation.State {
 
     /// Carries a request out as far as its faults let it come, and counts the answer.
     ///
-    /// - Parameters:
-    ///   - perform: carries it out; its flag says whether lists are to name the same cursor for ever.
-    ///   - failure: the store's error of a status.
+    /// The flag that `perform` gets says whether lists are to name the same cursor for ever.
     private mutating func reply(
         with effect: FaultRule?,
         nowMs: Int64,

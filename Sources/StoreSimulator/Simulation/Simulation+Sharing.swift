@@ -1,7 +1,7 @@
 /// The App Store and Google Play know what RevenueCat's customers bought there.
 ///
 /// What a store's own part of the scenario lists under the same name stands before it. Found with each request, so that
-/// a customer who was changed, or exists only as a pattern, is known as RevenueCat tells of it.
+/// a customer who was changed, or exists only as a pattern, is known as RevenueCat has it.
 extension Simulation.State {
     /// Shares with the App Store the purchases of the customer who holds a transaction.
     mutating func shareWithAppStore(_ transaction: String) {
@@ -56,10 +56,10 @@ extension CustomerRecord {
             item.store == "app_store" && item.environment == environment && item.originalCustomerID ?? id == owner
                 && item.isKnownToStore ?? state.scenario.storesKnowPurchases
         }
-        let lines = subscriptions.filter(isShared)
-        let once = purchases.filter(isShared)
-        return lines.flatMap { $0.settled(at: state.clock.nowMs).transactions(state.keys($0.entitlements)) }
-            + once.compactMap { $0.transaction(state.keys($0.entitlements)) }
+        return subscriptions.filter(isShared).flatMap {
+            $0.settled(at: state.clock.nowMs).transactions(state.keys($0.entitlements))
+        }
+            + purchases.filter(isShared).compactMap { $0.transaction(state.keys($0.entitlements)) }
     }
 
     fileprivate func playPurchase(_ order: String, _ state: Simulation.State) -> GooglePlayPurchaseScenario? {

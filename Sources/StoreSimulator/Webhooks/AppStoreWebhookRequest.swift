@@ -57,10 +57,8 @@ extension AppStoreSimulation {
             return nil
         }
         guard let name = request.account else {
-            guard let found = find(id) else {
-                throw ScenarioError(keyPath: "transaction", message: "is \"\(id)\", which no account has")
-            }
-            return found
+            if let found = find(id) { return found }
+            throw ScenarioError(keyPath: "transaction", message: "is \"\(id)\", which no account has")
         }
         guard let account = accounts.first(where: { $0.id == name }) else {
             throw ScenarioError(keyPath: "account", message: "is \"\(name)\", which is none of the scenario's")

@@ -24,6 +24,10 @@ struct GooglePlayWebhookRequest: ScenarioObject {
             .required("notificationType", \.notificationType), .required("purchaseToken", \.purchaseToken),
             .optional("subscriptionId", \.subscriptionId),
         ]
+
+        var notification: GooglePlayNotification {
+            .subscription(kind: notificationType, token: purchaseToken, product: subscriptionId)
+        }
     }
 
     /// A one-time product was bought or cancelled.
@@ -36,6 +40,10 @@ struct GooglePlayWebhookRequest: ScenarioObject {
             .required("notificationType", \.notificationType), .required("purchaseToken", \.purchaseToken),
             .optional("sku", \.sku),
         ]
+
+        var notification: GooglePlayNotification {
+            .oneTime(kind: notificationType, token: purchaseToken, product: sku)
+        }
     }
 
     /// An order was voided.
@@ -49,6 +57,10 @@ struct GooglePlayWebhookRequest: ScenarioObject {
             .required("purchaseToken", \.purchaseToken), .optional("orderId", \.orderId),
             .optional("productType", \.productType), .value("refundType", \.refundType),
         ]
+
+        var notification: GooglePlayNotification {
+            .voided(token: purchaseToken, order: orderId, productKind: productType, refundKind: refundType)
+        }
     }
 
     var subscription: Subscription?
@@ -70,18 +82,7 @@ struct GooglePlayWebhookRequest: ScenarioObject {
     /// What happened; one, once the request is checked.
     var notifications: [GooglePlayNotification] {
         [
-            subscription.map {
-                .subscription(kind: $0.notificationType, token: $0.purchaseToken, product: $0.subscriptionId)
-            },
-            oneTime.map { .oneTime(kind: $0.notificationType, token: $0.purchaseToken, product: $0.sku) },
-            voided.map {
-                .voided(
-                    token: $0.purchaseToken,
-                    order: $0.orderId,
-                    productKind: $0.productType,
-                    refundKind: $0.refundType
-                )
-            },
+            subscription?.notification, oneTime?.notification, voided?.notification,
             test.map { _ in .test }, raw.map { .raw($0) },
         ].compactMap { $0 }
     }

@@ -40,9 +40,7 @@ extension Simulation.State {
         }
     }
 
-    /// A notification of Google Play's, as Pub/Sub pushes it; the app is the scenario's by default.
-    ///
-    /// - Throws: `ScenarioError` where there is no purchase to take a member from that was left out.
+    /// A notification of Google Play's, as Pub/Sub pushes it.
     mutating func push(
         _ notification: GooglePlayNotification,
         packageName: String?,
@@ -76,13 +74,11 @@ extension Simulation.State {
 
 // The control endpoint without HTTP, for tests in the same process.
 extension StoreSimulator {
-    /// A webhook of RevenueCat's.
+    /// A webhook of RevenueCat's with these members, to which an id and a time are added where they are missing.
     ///
-    /// - Parameters:
-    ///   - event: the event's members, as JSON; an id and a time are added where they are missing.
-    ///   - authorization: the header; the demo's by default, none where it is empty.
-    ///   - secret: what it is signed with; the demo's by default, nothing where it is empty.
-    ///   - signedAt: when it is signed, in Unix seconds; the simulated time by default.
+    /// An empty authorization leaves the header out, an empty secret the signature. It is signed at a moment in Unix
+    /// seconds, by default the simulated time.
+    ///
     /// - Throws: `ScenarioError` where `event` is no JSON object.
     package func revenueCatWebhook(
         _ event: String,
@@ -108,13 +104,10 @@ extension StoreSimulator {
         try simulation.withState { try $0.appStore.webhook(request, nowMs: $0.clock.nowMs) }
     }
 
-    /// A notification of Google Play's, as Pub/Sub pushes it.
+    /// A notification of Google Play's, as Pub/Sub pushes it; the app is the scenario's by default.
     ///
-    /// - Parameters:
-    ///   - notification: what happened.
-    ///   - packageName: the app; the scenario's by default.
-    ///   - messageID: the same for every delivery of one message; a new one by default.
-    /// - Returns: the header with a push's token, and the body.
+    /// The id of a message is the same for its every delivery, and a new one by default.
+    ///
     /// - Throws: `ScenarioError` where there is no purchase to take a member from that was left out.
     package func googlePlayWebhook(
         _ notification: GooglePlayNotification,

@@ -25,9 +25,8 @@ struct StoreRequest: Sendable {
         return String(authorization.dropFirst("Bearer ".count))
     }
 
-    /// The body of a control request.
+    /// The body of a control request; one of no bytes may count as an object without members.
     ///
-    /// - Parameter emptyIsObject: whether a body of no bytes counts as an object without members.
     /// - Throws: `ScenarioError` that names the key at fault.
     func decoded<Body: Decodable>(emptyIsObject: Bool = true) throws -> Body {
         let bytes = Data(body.readableBytesView)
@@ -53,17 +52,6 @@ struct StoreRequest: Sendable {
     }
 }
 
-/// A header line of an answer.
-struct Header: Sendable {
-    var name: StaticString
-    var value: String
-
-    init(_ name: StaticString, _ value: String) {
-        self.name = name
-        self.value = value
-    }
-}
-
 /// What is sent back, and in which bad manner.
 struct Reply: Sendable {
     /// HTTP status.
@@ -71,7 +59,7 @@ struct Reply: Sendable {
     var body: [UInt8] = []
     var contentType: StaticString = "application/json"
     /// Header lines next to those that every answer has.
-    var headers: [Header] = []
+    var headers: [(name: StaticString, value: String)] = []
     /// Bytes of filler between `body` and `tail`, for bodies too large to build.
     var fillerBytes = 0
     /// What follows the filler.
@@ -122,7 +110,7 @@ struct Reply: Sendable {
     func waiting(_ milliseconds: Int64?) -> Reply {
         guard let milliseconds else { return self }
         var reply = self
-        reply.headers.append(Header("Retry-After", "\((milliseconds + 999) / 1000)"))
+        reply.headers.append(("Retry-After", "\((milliseconds + 999) / 1000)"))
         return reply
     }
 }

@@ -87,8 +87,14 @@ enum SignedText {
             signed = Data("\(parts[0]).\(parts[1])".utf8)
         }
 
+        /// What the header says of the signature.
+        struct Header: Decodable {
+            var alg: String
+            var kid: String
+        }
+
         /// Header and claims, decoded.
-        func decoded<Header: Decodable, Claims: Decodable>() -> (header: Header, claims: Claims)? {
+        func decoded<Claims: Decodable>() -> (header: Header, claims: Claims)? {
             let decoder = JSONDecoder()
             guard let header = try? decoder.decode(Header.self, from: header),
                 let claims = try? decoder.decode(Claims.self, from: claims)

@@ -350,7 +350,7 @@ struct PlayWorld {
         world.simulator.simulation.withState { state in
             var rule = FaultRule(endpoint: "google_play.order")
             rule.status = 503
-            state.faults.add(rule)
+            state.faults.add([rule])
         }
         if id == "GPA.0" {
             await #expect(throws: ReadFailure(.unavailable, store: .googlePlay)) {
