@@ -16,7 +16,7 @@ struct AppStoreScenario: ScenarioObject {
     /// What the App Store sent, or tried to send.
     var notifications: [AppStoreNotificationScenario] = []
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("customers", \.customers), .value("bundle_id", \.bundleID), .value("app_id", \.appID),
         .value("issuer_id", \.issuerID), .value("key_id", \.keyID), .value("released", \.isReleased),
         .value("rate_limits", \.hasRateLimits), .value("rate_scale", \.rateScale),
@@ -49,7 +49,7 @@ struct AppStoreCustomerScenario: ScenarioObject {
     /// In the order in which they were last changed.
     var transactions: [AppStoreTransactionScenario] = []
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("id", \.id), .value("environment", \.environment), .value("transactions", \.transactions),
         .optional("visible_after", \.visibleAfter), .optional("app_transaction", \.appTransactionID),
     ]
@@ -67,7 +67,7 @@ struct AppStoreNotificationScenario: ScenarioObject {
     /// Whether it reached its receiver.
     var isDelivered = true
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .required("uuid", \.uuid), .value("type", \.type), .optional("subtype", \.subtype),
         .optional("transaction", \.transaction), .value("environment", \.environment), .value("at", \.at),
         .value("delivered", \.isDelivered),

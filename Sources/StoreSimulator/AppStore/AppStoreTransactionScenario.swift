@@ -82,7 +82,7 @@ struct AppStoreTransactionScenario: ScenarioObject {
     var group = "21000001"
     var flaw: Flaw?
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .required("original", \.original), .required("product", \.product), .value("type", \.type),
         .value("state", \.state), .optional("transaction", \.transaction), .value("purchased", \.purchased),
         .optional("originally", \.originally), .optional("expires", \.expires), .optional("grace_ends", \.graceEnds),

@@ -227,7 +227,7 @@ private struct ClockChange: ScenarioObject {
     var shift: Moment?
     var frozen: Bool?
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .optional("set", \.set), .optional("shift", \.shift), .optional("frozen", \.frozen),
     ]
 

@@ -22,7 +22,7 @@ struct GooglePlayPurchaseScenario: ScenarioObject, Hashable {
         var plan = "monthly"
         var expires: Moment?
 
-        static let fields: [Field<Self>] = [
+        static let fields: [ScenarioField<Self>] = [
             .required("product", \.product), .value("plan", \.plan), .optional("expires", \.expires),
         ]
     }
@@ -32,7 +32,7 @@ struct GooglePlayPurchaseScenario: ScenarioObject, Hashable {
         var expiredToken: String?
         var account: String?
 
-        static let fields: [Field<Self>] = [
+        static let fields: [ScenarioField<Self>] = [
             .optional("expired_token", \.expiredToken), .optional("account", \.account),
         ]
     }
@@ -70,7 +70,7 @@ struct GooglePlayPurchaseScenario: ScenarioObject, Hashable {
     /// Digits of the fractions of its times: 0, 3, 6 or 9.
     var fractionDigits = 3
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("token", \.token), .optional("state", \.state), .value("product", \.product), .value("plan", \.plan),
         .value("kind", \.kind), .optional("linked", \.linked), .optional("account", \.account),
         .optional("profile", \.profile), .optional("order_id", \.orderID), .value("order_ids", \.orderIDs),

@@ -15,7 +15,7 @@ struct GooglePlayScenario: ScenarioObject, Hashable {
         case number, text
     }
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("package", \.package), .value("token_lifetime", \.tokenLifetime), .value("expires_in", \.expiresIn),
         .value("acknowledge_within", \.acknowledgeWithin), .value("purchases", \.purchases),
     ]

@@ -23,14 +23,14 @@ extension IdentitySimulation {
 private struct KeyRotation: ScenarioObject {
     var published = PublishedKeys.both
 
-    static let fields: [Field<Self>] = [.value("published", \.published)]
+    static let fields: [ScenarioField<Self>] = [.value("published", \.published)]
 }
 
 /// The body of `PUT /control/identity/max-age`.
 private struct MaxAgeChange: ScenarioObject {
     var seconds: Int?
 
-    static let fields: [Field<Self>] = [.optional("seconds", \.seconds, in: 0...31_536_000)]
+    static let fields: [ScenarioField<Self>] = [.optional("seconds", \.seconds, in: 0...31_536_000)]
 }
 
 extension StoreSimulator {

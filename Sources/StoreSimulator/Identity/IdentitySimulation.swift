@@ -97,7 +97,7 @@ struct FirebaseScenario: ScenarioObject, Hashable {
     /// The project's id, not its number.
     var project = "demo-project"
 
-    static let fields: [Field<Self>] = [.value("project", \.project)]
+    static let fields: [ScenarioField<Self>] = [.value("project", \.project)]
 }
 
 /// What a scenario says of the subscription by which Pub/Sub pushes.
@@ -107,7 +107,7 @@ struct PubSubScenario: ScenarioObject, Hashable {
     /// In whose name it pushes.
     var serviceAccount = "pubsub-push@demo-project.iam.gserviceaccount.com"
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("audience", \.audience), .value("service_account", \.serviceAccount),
     ]
 }

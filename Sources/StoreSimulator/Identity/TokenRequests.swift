@@ -45,7 +45,7 @@ package struct FirebaseTokenRequest: ScenarioObject {
         self.subject = subject
     }
 
-    package static let fields: [Field<Self>] = [
+    package static let fields: [ScenarioField<Self>] = [
         .required("sub", \.subject), .optional("project", \.project), .optional("aud", \.audience),
         .optional("iss", \.issuer), .optional("iat", \.issuedAt), .optional("exp", \.expiresAt),
         .optional("auth_time", \.signedInAt), .value("provider", \.provider), .optional("tenant", \.tenant),
@@ -89,7 +89,7 @@ struct PushTokenRequest: ScenarioObject {
     var expiresAt: Int64?
     var signing = TokenSigning()
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .optional("audience", \.audience), .optional("email", \.email), .value("email_verified", \.isEmailVerified),
         .optional("iss", \.issuer), .optional("iat", \.issuedAt), .optional("exp", \.expiresAt),
         .optional("kid", \.signing.keyName), .value("alg", \.signing.algorithm),

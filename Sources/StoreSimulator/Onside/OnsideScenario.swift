@@ -9,7 +9,7 @@ struct OnsideScenario: ScenarioObject {
     var signing = OnsideSigning()
     var orders: [OnsideOrderScenario] = []
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("merchant_id", \.merchantID), .value("secret", \.secret), .value("key_id", \.keyID),
         .value("bundle_id", \.bundleID), .value("sign_with", \.signing.with), .optional("fetched", \.signing.fetched),
         .value("orders", \.orders),
@@ -42,7 +42,7 @@ package struct OnsideSigning: ScenarioObject {
         self.fetched = fetched
     }
 
-    package static let fields: [Field<Self>] = [.value("sign_with", \.with), .optional("fetched", \.fetched)]
+    package static let fields: [ScenarioField<Self>] = [.value("sign_with", \.with), .optional("fetched", \.fetched)]
 }
 
 /// One order of a scenario, or the body of `PUT /control/onside/orders/{id}`.
@@ -88,7 +88,7 @@ package struct OnsideOrderScenario: ScenarioObject {
         self.original = original
     }
 
-    package static let fields: [Field<Self>] = [
+    package static let fields: [ScenarioField<Self>] = [
         .value("order", \.order), .optional("original", \.original), .value("product", \.product),
         .optional("account", \.account), .optional("holder", \.holder), .optional("bought", \.bought),
         .optional("purchased", \.purchased), .optional("expires", \.expires), .optional("revoked", \.revoked),

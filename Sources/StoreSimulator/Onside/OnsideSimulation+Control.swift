@@ -45,7 +45,7 @@ extension OnsideSimulation {
 private struct OnsideRotation: ScenarioObject {
     var keepsOld = true
 
-    static let fields: [Field<Self>] = [.value("keep_old", \.keepsOld)]
+    static let fields: [ScenarioField<Self>] = [.value("keep_old", \.keepsOld)]
 }
 
 // The control endpoint without HTTP, for tests in the same process.

@@ -162,7 +162,7 @@ private struct CreateBody: ScenarioObject {
     var id = ""
     var attributes: [Attribute]?
 
-    static let fields: [Field<Self>] = [.required("id", \.id), .optional("attributes", \.attributes)]
+    static let fields: [ScenarioField<Self>] = [.required("id", \.id), .optional("attributes", \.attributes)]
 }
 
 private struct TransferBody: ScenarioObject {
@@ -170,14 +170,16 @@ private struct TransferBody: ScenarioObject {
     var apps: [String]?
 
     // No other key is allowed; an early client of the real service sent `destination_customer_id`.
-    static let fields: [Field<Self>] = [.required("target_customer_id", \.target), .optional("app_ids", \.apps)]
+    static let fields: [ScenarioField<Self>] = [
+        .required("target_customer_id", \.target), .optional("app_ids", \.apps),
+    ]
 }
 
 private struct GrantBody: ScenarioObject {
     var entitlementID = ""
     var expiresAtMs: Int64 = 0
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .required("entitlement_id", \.entitlementID), .required("expires_at", \.expiresAtMs),
     ]
 }
@@ -185,5 +187,5 @@ private struct GrantBody: ScenarioObject {
 private struct RevokeBody: ScenarioObject {
     var entitlementID = ""
 
-    static let fields: [Field<Self>] = [.required("entitlement_id", \.entitlementID)]
+    static let fields: [ScenarioField<Self>] = [.required("entitlement_id", \.entitlementID)]
 }

@@ -21,7 +21,7 @@ struct CustomerScenario: ScenarioObject, Hashable {
     /// Attributes by name, such as `$email`.
     var attributes: [String: String] = [:]
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("id", \.id), .value("aliases", \.aliases), .optional("state", \.state),
         .value("subscriptions", \.subscriptions), .value("purchases", \.purchases),
         .optional("first_seen", \.firstSeen), .override("last_seen", \.lastSeen), .override("country", \.country),

@@ -82,7 +82,7 @@ package struct FaultRule: ScenarioObject, Hashable {
         self.times = times
     }
 
-    package static let fields: [Field<Self>] = [
+    package static let fields: [ScenarioField<Self>] = [
         .optional("customer", \.customer), .optional("endpoint", \.endpoint),
         .optional("times", \.times, in: 1...1_000_000_000), .optional("method", \.method),
         .value("skip", \.skip, in: 0...1_000_000_000), .value("every", \.every, in: 1...1_000_000_000),

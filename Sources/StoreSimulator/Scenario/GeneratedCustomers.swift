@@ -25,7 +25,7 @@ struct GeneratedCustomers: ScenarioObject, Hashable {
         return mix ?? [(state ?? (nothingListed ? .active : LifeState.none)).rawValue: 1]
     }
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .required("id", \.id), .value("aliases", \.aliases), .value("from", \.from, in: 0...1_000_000_000),
         .value("count", \.count, in: 1...1_000_000_000), .value("subscriptions", \.subscriptions),
         .value("purchases", \.purchases), .value("spread", \.spread), .optional("state", \.state),

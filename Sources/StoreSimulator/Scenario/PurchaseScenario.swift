@@ -35,7 +35,7 @@ struct PurchaseScenario: ScenarioObject, Hashable {
     /// Whether its store knows it; by default what the scenario says of all.
     var knownToStore: Bool?
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("state", \.state), .optional("id", \.id), .optional("app", \.app), .optional("product_id", \.productID),
         .optional("purchased_at", \.purchasedAt), .optional("status", \.status),
         .optional("quantity", \.quantity, in: 1...1_000_000), .optional("environment", \.environment),

@@ -40,7 +40,7 @@ package struct Scenario: ScenarioObject {
     /// Makes an empty project with RevenueCat's own limits.
     package init() {}
 
-    package static let fields: [Field<Self>] = [
+    package static let fields: [ScenarioField<Self>] = [
         .value("project", \.project), .value("rate_limit_per_minute", \.rateLimitPerMinute, in: 0...1_000_000_000),
         .value("customers", \.customers), .value("generate", \.generate),
         .optional("default_customer", \.defaultCustomer), .value("faults", \.faults),
@@ -59,7 +59,7 @@ package struct Scenario: ScenarioObject {
         /// Whether it may transfer, grant and create.
         var canWrite = true
 
-        static let fields: [Field<Self>] = [.required("key", \.key), .value("write", \.canWrite)]
+        static let fields: [ScenarioField<Self>] = [.required("key", \.key), .value("write", \.canWrite)]
 
         static func bare(_ decoder: any Decoder) throws -> Self? {
             (try? decoder.singleValueContainer().decode(String.self)).map { Self(key: $0) }
@@ -85,7 +85,7 @@ package struct Scenario: ScenarioObject {
         /// Shown name; the lookup key by default.
         var displayName: String?
 
-        static let fields: [Field<Self>] = [
+        static let fields: [ScenarioField<Self>] = [
             .required("lookup_key", \.lookupKey), .optional("id", \.id), .optional("display_name", \.displayName),
         ]
     }
@@ -116,7 +116,7 @@ package struct Scenario: ScenarioObject {
             case null, absent
         }
 
-        static let fields: [Field<Self>] = [
+        static let fields: [ScenarioField<Self>] = [
             .value("link", \.link), .value("base", \.base), .value("end", \.end),
             .value("default_limit", \.defaultLimit, in: 1...100), .value("nested_limit", \.nestedLimit, in: 1...100),
         ]

@@ -3,7 +3,7 @@
 /// Unknown members are refused: a mistyped one that is silently ignored makes a scenario test something else than its
 /// author meant.
 package protocol ScenarioObject: Codable, Sendable {
-    static var fields: [Field<Self>] { get }
+    static var fields: [ScenarioField<Self>] { get }
 
     /// The object without any member.
     init()
@@ -59,7 +59,7 @@ struct FieldFault: Error {
 }
 
 /// A member of an object: its name, and the property that it fills.
-package struct Field<Root: Sendable>: Sendable {
+package struct ScenarioField<Root: Sendable>: Sendable {
     typealias Source = KeyedDecodingContainer<AnyKey>
     typealias Target = KeyedEncodingContainer<AnyKey>
     typealias Path<Value> = any WritableKeyPath<Root, Value> & Sendable
@@ -84,7 +84,7 @@ package struct Field<Root: Sendable>: Sendable {
         _ path: Path<Value>,
         read: @escaping @Sendable (Source, AnyKey) throws -> Value?
     ) -> Self {
-        Field(name) { root, source, key in
+        ScenarioField(name) { root, source, key in
             if let value = try read(source, key) { root[keyPath: path] = value }
         } write: { root, target, key in
             try target.encode(root[keyPath: path], forKey: key)
@@ -96,7 +96,7 @@ package struct Field<Root: Sendable>: Sendable {
         _ path: Path<Value?>,
         read: @escaping @Sendable (Source, AnyKey) throws -> Value?
     ) -> Self {
-        Field(name) { root, source, key in
+        ScenarioField(name) { root, source, key in
             root[keyPath: path] = try read(source, key)
         } write: { root, target, key in
             try target.encodeIfPresent(root[keyPath: path], forKey: key)
@@ -130,7 +130,7 @@ package struct Field<Root: Sendable>: Sendable {
 
     /// A member for which absence and null differ.
     static func override<Value: Codable & Sendable>(_ name: String, _ path: Path<Override<Value>>) -> Self {
-        Field(name) { root, source, key in
+        ScenarioField(name) { root, source, key in
             guard source.contains(key) else { return }
             root[keyPath: path] =
                 try source.decodeNil(forKey: key) ? .null : .value(source.decode(Value.self, forKey: key))

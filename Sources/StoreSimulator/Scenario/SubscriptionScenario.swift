@@ -55,7 +55,7 @@ struct SubscriptionScenario: ScenarioObject, Hashable {
     /// Whether its store knows it; by default what the scenario says of all.
     var knownToStore: Bool?
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .value("state", \.state), .optional("id", \.id), .optional("app", \.app), .override("product_id", \.productID),
         .optional("starts", \.starts), .override("ends", \.ends),
         .optional("current_period_starts_at", \.periodStartsAt), .override("ends_at", \.endsAt),

@@ -1,4 +1,3 @@
-internal import NIOCore
 internal import Synchronization
 
 /// The stores as one state behind one lock: a request is answered by a pure step that never waits.

@@ -23,7 +23,7 @@ package struct AppStoreWebhookRequest: ScenarioObject {
         self.transaction = transaction
     }
 
-    package static let fields: [Field<Self>] = [
+    package static let fields: [ScenarioField<Self>] = [
         .value("type", \.type), .optional("subtype", \.subtype), .optional("account", \.account),
         .optional("transaction", \.transaction), .optional("uuid", \.uuid), .optional("environment", \.environment),
     ]

@@ -20,7 +20,7 @@ struct GooglePlayWebhookRequest: ScenarioObject {
         var purchaseToken = ""
         var subscriptionId: String?
 
-        static let fields: [Field<Self>] = [
+        static let fields: [ScenarioField<Self>] = [
             .required("notificationType", \.notificationType), .required("purchaseToken", \.purchaseToken),
             .optional("subscriptionId", \.subscriptionId),
         ]
@@ -36,7 +36,7 @@ struct GooglePlayWebhookRequest: ScenarioObject {
         var purchaseToken = ""
         var sku: String?
 
-        static let fields: [Field<Self>] = [
+        static let fields: [ScenarioField<Self>] = [
             .required("notificationType", \.notificationType), .required("purchaseToken", \.purchaseToken),
             .optional("sku", \.sku),
         ]
@@ -53,7 +53,7 @@ struct GooglePlayWebhookRequest: ScenarioObject {
         var productType: Int?
         var refundType = 1
 
-        static let fields: [Field<Self>] = [
+        static let fields: [ScenarioField<Self>] = [
             .required("purchaseToken", \.purchaseToken), .optional("orderId", \.orderId),
             .optional("productType", \.productType), .value("refundType", \.refundType),
         ]
@@ -73,7 +73,7 @@ struct GooglePlayWebhookRequest: ScenarioObject {
     /// The same for every delivery of one message; a new one by default.
     var messageID: String?
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .optional("subscription", \.subscription), .optional("one_time", \.oneTime), .optional("voided", \.voided),
         .optional("test", \.test), .optional("raw", \.raw), .optional("package", \.packageName),
         .optional("message_id", \.messageID),

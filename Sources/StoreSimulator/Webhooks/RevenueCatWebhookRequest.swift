@@ -19,7 +19,7 @@ struct RevenueCatWebhookRequest: ScenarioObject {
     /// When it is signed, in Unix seconds; the simulated time by default.
     var signedAt: Int64?
 
-    static let fields: [Field<Self>] = [
+    static let fields: [ScenarioField<Self>] = [
         .required("event", \.event), .value("authorization", \.authorization), .value("secret", \.secret),
         .optional("t", \.signedAt),
     ]
