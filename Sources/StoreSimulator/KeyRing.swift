@@ -5,8 +5,8 @@ internal import Synchronization
 
 /// The simulator's RSA keys, in their stores' places: only the simulator and tests trust them.
 ///
-/// Making one takes a while: each is made on its first use, stays for the whole process, and where a folder keeps the keys,
-/// for those that come later.
+/// Making one takes a while: each is made on its first use, stays for the whole process, and where a folder keeps the
+/// keys, for those that come later.
 package enum KeyRing {
     private struct State {
         var folder: String?
@@ -17,8 +17,7 @@ package enum KeyRing {
 
     /// Keeps keys in a folder from now on, and takes those that it holds.
     ///
-    /// - Parameter folder: is made where it is missing; its files are readable by their owner alone.
-    /// - Throws: what the file system does.
+    /// The folder is made where it is missing; its files are readable by their owner alone.
     package static func keep(in folder: String) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         state.withLock { $0.folder = folder }
@@ -29,11 +28,7 @@ package enum KeyRing {
         }
     }
 
-    /// The key with a name.
-    ///
-    /// - Parameter name: may be part of a file's name.
-    /// - Returns: the same key whenever it is asked for.
-    /// - Throws: what the file system or the cryptography library does.
+    /// The key with a name, the same each time; the name may be part of a file's.
     static func key(_ name: String) throws -> _RSA.Signing.PrivateKey {
         try state.withLock { state in
             if let key = state.keys[name] { return key }

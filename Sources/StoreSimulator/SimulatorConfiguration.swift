@@ -2,16 +2,12 @@
 package struct SimulatorConfiguration: Sendable {
     /// Address to bind; loopback by default, for the keys and customers are no secret.
     package var host: String
-    /// TCP port; 0 lets the system choose one, which `onListening` then tells.
+    /// TCP port; 0 lets the system choose one, which `onListening` is given.
     package var port: Int
-    /// Event-loop threads; nil: those of the process.
-    package var threads: Int?
 
-    /// Makes a configuration.
-    package init(host: String = "127.0.0.1", port: Int = 0, threads: Int? = nil) {
+    package init(host: String = "127.0.0.1", port: Int = 0) {
         self.host = host
         self.port = port
-        self.threads = threads
     }
 }
 
@@ -29,8 +25,6 @@ package struct SimulatorError: Error, Sendable, CustomStringConvertible {
     package var code: Code
     /// Address and port that were asked for.
     package var address: String
-    /// The system's own error.
-    package var underlying: (any Error)?
 
     package var description: String {
         switch code {

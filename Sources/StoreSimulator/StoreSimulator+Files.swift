@@ -11,10 +11,7 @@ extension StoreSimulator {
     /// - `tokens.tsv`: users and their ID tokens, with a tab between: the customers that the scenario lists, and the first
     ///   20 of each block of others, each under all ids that are not anonymous. They live for an hour.
     ///
-    /// - Parameters:
-    ///   - folder: has to exist; files are readable by their owner alone.
-    ///   - port: where the simulator listens.
-    /// - Throws: what the file system or the cryptography does.
+    /// The folder has to exist; the files are readable by their owner alone.
     package func writeFiles(to folder: String, port: Int) throws {
         // The reader of the variables may have another working directory.
         let folder = URL(fileURLWithPath: folder).standardizedFileURL.path
@@ -42,37 +39,25 @@ extension StoreSimulator {
             ("ONSIDE_MERCHANT_ID", scenario.onside.merchantID), ("ONSIDE_MERCHANT_SECRET", scenario.onside.secret),
             ("ONSIDE_SECRET_KEY_ID", scenario.onside.keyID), ("ONSIDE_BUNDLE_ID", scenario.onside.bundleID),
             ("ONSIDE_BASE_URL", base + "/onside"), ("ONSIDE_REQUESTS_PER_MINUTE", "0"),
+            ("FIREBASE_PROJECT_ID", scenario.firebase.project), ("FIREBASE_KEYS_URL", base + "/google-keys/firebase"),
+            ("GOOGLE_KEYS_URL", base + "/google-keys/oauth"), ("PUBSUB_AUDIENCE", scenario.pubSub.audience),
+            ("PUBSUB_SERVICE_ACCOUNT", scenario.pubSub.serviceAccount),
+            ("REVENUECAT_WEBHOOK_AUTHORIZATION", Self.revenueCatWebhookAuthorization),
+            ("REVENUECAT_WEBHOOK_SECRET", Self.revenueCatWebhookSecret),
         ]
         try Self.write(try proofs(), to: folder + "/proofs.tsv")
         try Self.write(try tokens(), to: folder + "/tokens.tsv")
         // Written last: a process that waits for it finds the others.
-        let all = settings + Self.senders(scenario, base: base)
-        try Self.write(all.map { "\($0)=\($1)\n" }.joined(), to: folder + "/stores.env")
-    }
-
-    /// The variables of those who send tokens and events.
-    private static func senders(_ scenario: Scenario, base: String) -> [(String, String)] {
-        [
-            ("FIREBASE_PROJECT_ID", scenario.firebase.project),
-            ("FIREBASE_KEYS_URL", "\(base)/google-keys/firebase"),
-            ("GOOGLE_KEYS_URL", "\(base)/google-keys/oauth"),
-            ("PUBSUB_AUDIENCE", scenario.pubSub.audience),
-            ("PUBSUB_SERVICE_ACCOUNT", scenario.pubSub.serviceAccount),
-            ("REVENUECAT_WEBHOOK_AUTHORIZATION", revenueCatWebhookAuthorization),
-            ("REVENUECAT_WEBHOOK_SECRET", revenueCatWebhookSecret),
-        ]
+        try Self.write(settings.map { "\($0)=\($1)\n" }.joined(), to: folder + "/stores.env")
     }
 
     private func tokens() throws -> String {
         // Hundreds of signatures take a while, and requests go on meanwhile.
         let state = simulation.withState { $0 }
         let nowMs = state.clock.nowMs
-        var lines = ""
-        for user in Self.users(of: state.scenario) {
-            let token = try state.identity.firebaseToken(FirebaseTokenRequest(subject: user), nowMs: nowMs)
-            lines += "\(user)\t\(token)\n"
-        }
-        return lines
+        return try Self.users(of: state.scenario).map { user in
+            "\(user)\t\(try state.identity.firebaseToken(FirebaseTokenRequest(subject: user), nowMs: nowMs))\n"
+        }.joined()
     }
 
     /// Who may be a user of the app: customers under ids that are not anonymous, each once.
@@ -89,28 +74,26 @@ extension StoreSimulator {
 
     private func proofs() throws -> String {
         try simulation.withState { state in
-            var lines: [String] = []
-            let writer = state.appStore.writer(nowMs: state.clock.nowMs)
+            let nowMs = state.clock.nowMs
+            let writer = state.appStore.writer(nowMs: nowMs)
+            var lines = ""
             for account in state.appStore.accounts {
                 for purchase in account.purchases {
-                    lines.append(
-                        "storekit_jws\t\(purchase.transaction)\t\(try writer.transaction(purchase, of: account))"
-                    )
+                    let text = try writer.transaction(purchase, of: account)
+                    lines += "storekit_jws\t\(purchase.transaction)\t\(text)\n"
                 }
-                let receipt = try account.receipt(bundleID: state.scenario.appStore.bundleID, nowMs: state.clock.nowMs)
-                lines.append("app_receipt\t\(account.id)\t\(receipt)")
+                let receipt = try account.receipt(bundleID: state.scenario.appStore.bundleID, nowMs: nowMs)
+                lines += "app_receipt\t\(account.id)\t\(receipt)\n"
             }
             for account in Set(state.onside.orders.values.compactMap(\.scenario.shownBy)).sorted() {
-                let history = try state.onside.history(account: account, nowMs: state.clock.nowMs)
-                lines.append("onside_history\t\(account)\t\(history)")
+                lines += "onside_history\t\(account)\t\(try state.onside.history(account: account, nowMs: nowMs))\n"
             }
-            return lines.map { $0 + "\n" }.joined()
+            return lines
         }
     }
 
     private static func write(_ text: String, to path: String) throws {
-        let file = URL(fileURLWithPath: path)
-        try Data(text.utf8).write(to: file, options: .atomic)
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
         // Keys are among them, if only of a simulator.
         chmod(path, 0o600)
     }

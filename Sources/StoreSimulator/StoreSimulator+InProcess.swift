@@ -10,15 +10,7 @@ package struct InProcessAnswer: Sendable {
 }
 
 extension StoreSimulator {
-    /// Answers a request without a socket; delays are left out.
-    ///
-    /// - Parameters:
-    ///   - method: `GET`, `POST` and so on.
-    ///   - target: path and query.
-    ///   - authorization: the header.
-    ///   - contentType: the header.
-    ///   - body: the request's body.
-    /// - Returns: what would have gone over the wire.
+    /// Answers a request without a socket, with what would have gone over the wire; delays are left out.
     package func answer(
         method: String,
         target: String,

@@ -3,7 +3,6 @@ internal import Hummingbird
 internal import HummingbirdCore
 package import Logging
 internal import NIOCore
-internal import NIOPosix
 
 /// An HTTP double of the stores: same paths, fields, errors, paging and limits, and every fault on request.
 ///
@@ -14,25 +13,16 @@ package struct StoreSimulator: Sendable {
     private let configuration: SimulatorConfiguration
     private let logger: Logger
 
-    /// Sets a scenario up, without listening yet.
+    /// Sets a scenario up, without listening yet, by a clock that gives Unix milliseconds (the machine's by default).
     ///
     /// - Throws: `ScenarioError` when two customers share an id.
     package init(
         scenario: Scenario,
         configuration: SimulatorConfiguration = SimulatorConfiguration(),
-        logger: Logger
-    ) throws {
-        try self.init(scenario: scenario, configuration: configuration, logger: logger, wall: SimulatedClock.machine)
-    }
-
-    /// The same, by a clock that gives Unix milliseconds.
-    init(
-        scenario: Scenario,
-        configuration: SimulatorConfiguration = SimulatorConfiguration(),
         logger: Logger,
-        wall: @escaping @Sendable () -> Int64
+        wall: (@Sendable () -> Int64)? = nil
     ) throws {
-        simulation = try Simulation(scenario, wall: wall)
+        simulation = try Simulation(scenario, wall: wall ?? SimulatedClock.machine)
         self.configuration = configuration
         self.logger = logger
     }
@@ -44,25 +34,18 @@ package struct StoreSimulator: Sendable {
     /// - Parameter onListening: called once, with the port, when connections are accepted.
     /// - Throws: `SimulatorError` when the address cannot be had.
     package func run(onListening: @escaping @Sendable (Int) async -> Void = { _ in }) async throws {
-        let own = configuration.threads.map { MultiThreadedEventLoopGroup(numberOfThreads: $0) }
-        let result: Result<Void, any Error>
         do {
-            try await application(group: own ?? .singleton, onListening: onListening).run()
-            result = .success(())
+            try await application(onListening: onListening).run()
         } catch is CancellationError {
-            result = .success(())
-        } catch {
-            result = .failure(Self.explain(error, configuration: configuration))
+            return
+        } catch let error as IOError {
+            let address = "\(configuration.host):\(configuration.port)"
+            throw SimulatorError(code: error.errnoCode == EADDRINUSE ? .addressInUse : .cannotListen, address: address)
         }
-        try await own?.shutdownGracefully()
-        try result.get()
     }
 
-    private func application(
-        group: MultiThreadedEventLoopGroup,
-        onListening: @escaping @Sendable (Int) async -> Void
-    ) -> some ApplicationProtocol {
-        // The framework tells of every start and stop, and calls connections that end with the process errors.
+    private func application(onListening: @escaping @Sendable (Int) async -> Void) -> some ApplicationProtocol {
+        // The framework logs every start and stop, and calls connections that end with the process errors.
         var quiet = logger
         quiet.logLevel = .critical
         let channel = SimulatorChannel(simulation: simulation)
@@ -80,15 +63,7 @@ package struct StoreSimulator: Sendable {
                 logger.info("store simulator is listening", metadata: ["port": .stringConvertible(port)])
                 await onListening(port)
             },
-            eventLoopGroupProvider: .shared(group),
             logger: quiet
         )
-    }
-
-    private static func explain(_ error: any Error, configuration: SimulatorConfiguration) -> any Error {
-        guard let system = error as? IOError else { return error }
-        let address = "\(configuration.host):\(configuration.port)"
-        let code: SimulatorError.Code = system.errnoCode == EADDRINUSE ? .addressInUse : .cannotListen
-        return SimulatorError(code: code, address: address, underlying: error)
     }
 }

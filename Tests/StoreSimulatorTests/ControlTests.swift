@@ -189,31 +189,13 @@ struct ControlTests {
             let guide = try await probe.send(.get, "/", authorization: nil).text
             let words =
                 LifeState.allCases.map(\.rawValue) + RevenueCatEndpoint.allCases.map(\.rawValue)
-                + FaultRule.CodingKeys.allCases.map(\.rawValue) + Scenario.CodingKeys.allCases.map(\.rawValue)
-                + CustomerScenario.CodingKeys.allCases.map(\.rawValue)
-                + SubscriptionScenario.CodingKeys.allCases.map(\.rawValue)
-                + PurchaseScenario.CodingKeys.allCases.map(\.rawValue)
-                + GeneratedCustomers.CodingKeys.allCases.map(\.rawValue)
+                + FaultRule.fields.map(\.name) + Scenario.fields.map(\.name)
+                + CustomerScenario.fields.map(\.name)
+                + SubscriptionScenario.fields.map(\.name)
+                + PurchaseScenario.fields.map(\.name)
+                + GeneratedCustomers.fields.map(\.name)
                 + FaultRule.BodyFault.allCases.map(\.rawValue) + FaultRule.ConnectionFault.allCases.map(\.rawValue)
             for word in words { #expect(guide.contains(word), "\(word) is missing") }
-        }
-    }
-
-    @Test("The same steps are there without HTTP")
-    func inProcess() async throws {
-        try await Probe.run(Self.scenario) { probe in
-            try probe.simulator.put(CustomerScenario(id: "w", state: .trial))
-            #expect(try await probe.get("customers/w").status == 200)
-            #expect(throws: ScenarioError.self) { try probe.simulator.put(CustomerScenario(id: "x", aliases: ["w"])) }
-            #expect(throws: ScenarioError.self) { try probe.simulator.put(CustomerScenario()) }
-            var rule = FaultRule(customer: "w")
-            rule.status = 503
-            probe.simulator.inject(rule)
-            #expect(try await probe.get("customers/w").status == 503)
-            probe.simulator.clearFaults()
-            probe.simulator.deleteCustomer("w")
-            #expect(try await probe.get("customers/w").status == 404)
-            #expect(probe.simulator.requestReport().byStatus == [200: 1, 503: 1, 404: 1])
         }
     }
 }

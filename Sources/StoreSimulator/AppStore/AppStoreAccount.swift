@@ -12,13 +12,7 @@ struct AppStoreAccount: Sendable {
         Set(purchases.flatMap { [$0.original, $0.transaction] }).union([appTransactionID])
     }
 
-    /// Sets an account up.
-    ///
-    /// - Parameters:
-    ///   - scenario: what it holds.
-    ///   - nowMs: what relative moments are counted from.
-    ///   - sequence: raised for each transaction that is new or other than `before`.
-    ///   - before: the account that this one replaces.
+    /// Sets an account up; `sequence` is raised for each transaction that is new or other than in the account before.
     init(_ scenario: AppStoreCustomerScenario, nowMs: Int64, sequence: inout Int64, replacing before: Self? = nil) {
         id = scenario.id
         side = scenario.environment
@@ -66,7 +60,7 @@ struct AppStoreAccount: Sendable {
 
     /// Digits made of a name, the same each time.
     private static func derivedID(_ name: String) -> String {
-        "70" + String(AppStoreRevision.fingerprint(name) % 10_000_000_000_000_000)
+        "70" + String(Identifiers.fingerprint(name) % 10_000_000_000_000_000)
     }
 }
 
@@ -96,7 +90,7 @@ struct AppStorePurchase: Sendable, Hashable {
 
     init(_ scenario: AppStoreTransactionScenario, nowMs: Int64) {
         original = scenario.original
-        transaction = scenario.transaction
+        transaction = scenario.transaction ?? scenario.original
         product = scenario.product
         kind = scenario.type
         state = scenario.state

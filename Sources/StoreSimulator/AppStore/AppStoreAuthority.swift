@@ -13,11 +13,7 @@ package struct AppStoreAuthority: Sendable {
 
     /// Makes new keys and certificates.
     ///
-    /// - Parameters:
-    ///   - validFrom: from when the leaf is valid; the others are from ten years before.
-    ///   - validUntil: until when the leaf is valid; the others are for ten years more.
-    ///   - flaws: what is wrong with them.
-    /// - Throws: what the certificate library does.
+    /// The two moments are the leaf's; the others are valid from ten years before to ten years after it.
     package init(
         validFrom: Date = Date() - 86_400 * 30,
         validUntil: Date = Date() + 86_400 * 700,
@@ -46,27 +42,17 @@ package struct AppStoreAuthority: Sendable {
         try certificates.chain().map { Data($0).base64EncodedString() }
     }
 
-    /// Signs a payload as the App Store does.
-    ///
-    /// - Parameters:
-    ///   - payload: a JSON text.
-    ///   - header: the header, where it is to be another than the App Store's.
-    /// - Returns: a compact JWS.
-    /// - Throws: what the cryptography library does.
+    /// Signs a JSON text as the App Store does: a compact JWS, with a header that may be another than the App Store's.
     package func sign(_ payload: String, header: [String: any Sendable]? = nil) throws -> String {
         let written = try header.map(Self.write) ?? usualHeader
-        let signed = written + "." + Self.base64URL(Data(payload.utf8))
+        let signed = written + "." + SignedText.base64URL(Data(payload.utf8))
         let signature = try key.signature(for: Data(signed.utf8))
-        return signed + "." + Self.base64URL(signature.rawRepresentation)
+        return signed + "." + SignedText.base64URL(signature.rawRepresentation)
     }
 
     private static func write(_ header: [String: any Sendable]) throws -> String {
-        base64URL(
+        SignedText.base64URL(
             try JSONSerialization.data(withJSONObject: header, options: [.sortedKeys, .withoutEscapingSlashes])
         )
-    }
-
-    private static func base64URL(_ bytes: Data) -> String {
-        bytes.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 }

@@ -17,12 +17,7 @@ package enum AppStoreCredentials {
 }
 
 /// Checks the tokens of requests.
-struct AppStoreDoor: Sendable {
-    private struct Head: Decodable {
-        var alg: String
-        var kid: String
-    }
-
+struct AppStoreAdmission: Sendable {
     private struct Claims: Decodable {
         var iss: String
         var iat: Int64
@@ -36,30 +31,17 @@ struct AppStoreDoor: Sendable {
     /// Tokens that are remembered, so that one that is used again costs little.
     private static let capacity = 1000
 
-    private let issuerID: String
-    private let keyID: String
-    private let bundleID: String
     /// Until when known tokens are valid, in seconds.
     private var known: [String: Int64] = [:]
 
-    init(_ scenario: AppStoreScenario) {
-        issuerID = scenario.issuerID
-        keyID = scenario.keyID
-        bundleID = scenario.bundleID
-    }
-
-    /// Checks a request's token.
-    ///
-    /// - Parameters:
-    ///   - authorization: the header.
-    ///   - now: the machine's time in seconds; a client's clock is not the simulated one.
-    /// - Returns: whether the request may pass.
-    mutating func admits(_ authorization: String?, at now: Int64) -> Bool {
-        guard let authorization, authorization.hasPrefix("Bearer ") else { return false }
-        let token = String(authorization.dropFirst("Bearer ".count))
+    /// Whether a token is good by the machine's time in seconds: a client's clock is not the simulated one.
+    mutating func admits(_ token: String?, _ scenario: AppStoreScenario, at now: Int64) -> Bool {
+        guard let token else { return false }
         if let end = known[token] { return now < end }
-        guard let claims = verify(token), claims.iat <= now, now < claims.exp, claims.iat < claims.exp,
-            claims.exp - claims.iat <= Self.longestLife, claims.iss == issuerID, claims.bid == bundleID,
+        guard let claims = verify(token, keyID: scenario.keyID), claims.iat <= now, now < claims.exp,
+            claims.iat < claims.exp,
+            claims.exp - claims.iat <= Self.longestLife, claims.iss == scenario.issuerID,
+            claims.bid == scenario.bundleID,
             claims.aud == "appstoreconnect-v1"
         else { return false }
         if known.count >= Self.capacity { known = [:] }
@@ -67,50 +49,13 @@ struct AppStoreDoor: Sendable {
         return true
     }
 
-    private func verify(_ token: String) -> Claims? {
-        let parts = token.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3, let head = Self.decode(parts[0]), let claims = Self.decode(parts[1]),
-            let written = Self.decode(parts[2]),
-            let header = try? JSONDecoder().decode(Head.self, from: head), header.alg == "ES256", header.kid == keyID,
-            let signature = try? P256.Signing.ECDSASignature(rawRepresentation: written),
-            AppStoreCredentials.requestKey.publicKey.isValidSignature(
-                signature,
-                for: Data("\(parts[0]).\(parts[1])".utf8)
-            )
+    private func verify(_ token: String, keyID: String) -> Claims? {
+        guard !token.contains(where: { "+/=".contains($0) }), let parts = SignedText.Parts(token),
+            let (head, claims): (SignedText.Parts.Header, Claims) = parts.decoded(), head.alg == "ES256",
+            head.kid == keyID,
+            let signature = try? P256.Signing.ECDSASignature(rawRepresentation: parts.signature),
+            AppStoreCredentials.requestKey.publicKey.isValidSignature(signature, for: parts.signed)
         else { return nil }
-        return try? JSONDecoder().decode(Claims.self, from: claims)
-    }
-
-    private static func decode(_ text: Substring) -> Data? {
-        guard !text.contains("+"), !text.contains("/"), !text.contains("=") else { return nil }
-        let padding = String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
-        return Data(base64Encoded: text.replacing("-", with: "+").replacing("_", with: "/") + padding)
-    }
-}
-
-/// Limits of the App Store: each endpoint of an environment has a budget for an hour.
-struct AppStoreRates: Sendable {
-    private struct Window {
-        var hour: Int64
-        var usage: Int
-    }
-
-    private static let hourMs: Int64 = 3_600_000
-
-    private var windows: [String: Window] = [:]
-
-    /// Counts a request.
-    ///
-    /// - Throws: `AppStoreFailure` with the moment at which the hour is over.
-    mutating func spend(_ path: AppStorePath, scale: Double, nowMs: Int64) throws(AppStoreFailure) {
-        let share = path.side == .production ? 1 : 0.1
-        let limit = max(1, Int(path.endpoint.perSecond * 3600 * share * scale))
-        let hour = nowMs / Self.hourMs
-        var window = windows[path.template] ?? Window(hour: hour, usage: 0)
-        if window.hour != hour { window = Window(hour: hour, usage: 0) }
-        window.usage += 1
-        windows[path.template] = window
-        guard window.usage > limit else { return }
-        throw AppStoreFailure(status: 429, code: 4_290_000, retryAtMs: (hour + 1) * Self.hourMs)
+        return claims
     }
 }

@@ -6,17 +6,6 @@ struct AppStoreFailure: Error, Sendable {
     /// When the next request may be sent, in Unix milliseconds.
     var retryAtMs: Int64?
 
-    init(_ code: Int64) {
-        status = Int(code / 10_000)
-        self.code = code
-    }
-
-    init(status: Int, code: Int64? = nil, retryAtMs: Int64? = nil) {
-        self.status = status
-        self.code = code
-        self.retryAtMs = retryAtMs
-    }
-
     static let unauthenticated = AppStoreFailure(status: 401)
 
     /// The usual error of a status, as the fault rules ask for it.
@@ -30,32 +19,23 @@ struct AppStoreFailure: Error, Sendable {
             case 500: 5_000_000
             default: nil
             }
-        return AppStoreFailure(
-            status: status,
-            code: code ?? usual,
-            retryAtMs: status == 429 ? retryAtMs : nil
-        )
+        return AppStoreFailure(status: status, code: code ?? usual, retryAtMs: status == 429 ? retryAtMs : nil)
     }
 
     func reply() -> Reply {
+        // The one error without an error object.
+        guard status != 401 else {
+            let text = "Unauthenticated\n\nRequest ID: SIMULATED\n"
+            return Reply(status: 401, body: Array(text.utf8), contentType: "text/plain; charset=utf-8")
+        }
         var reply = Reply(status: status)
-        if status == 401 {
-            // The one error without an error object.
-            reply.contentType = "text/plain; charset=utf-8"
-            reply.body = Array("Unauthenticated\n\nRequest ID: SIMULATED\n".utf8)
-            return reply
-        }
         if let code {
-            var json = JSONBytes(capacity: 128)
-            json.beginObject()
-            json.key("errorCode")
-            json.value(code)
-            json.key("errorMessage")
-            json.value(Self.messages[code] ?? "Invalid request.")
-            json.endObject()
-            reply.body = json.bytes
+            reply.body = JSONBytes.object { json in
+                json.member("errorCode", code)
+                json.member("errorMessage", Self.messages[code] ?? "Invalid request.")
+            }
         }
-        if let retryAtMs { reply.headers.append(Header("Retry-After", "\(retryAtMs)")) }
+        if let retryAtMs { reply.headers.append(("Retry-After", "\(retryAtMs)")) }
         return reply
     }
 
@@ -78,4 +58,10 @@ struct AppStoreFailure: Error, Sendable {
         5_000_000: "An unknown error occurred.",
         5_000_001: "An unknown error occurred. Please try again.",
     ]
+}
+
+extension AppStoreFailure {
+    init(_ code: Int64) {
+        self.init(status: Int(code / 10_000), code: code)
+    }
 }

@@ -46,9 +46,8 @@ struct AppStorePath: Sendable {
     ///
     /// - Returns: `nil` where it is none of the App Store's.
     init?(_ request: StoreRequest) {
-        let parts = request.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
-        let path = parts.first ?? ""
-        query = parts.count > 1 ? parts[1] : ""
+        let path = request.path
+        query = request.query
         guard let side = AppStoreSide.allCases.first(where: { path.hasPrefix(Self.prefix($0) + "/") }) else {
             return nil
         }
@@ -77,15 +76,22 @@ struct AppStorePath: Sendable {
         }
     }
 
+    /// The first value of a query key, as it is read; nil where there is none.
+    ///
+    /// - Throws: the failure of a code where it can't be read.
+    func value<Value>(_ key: String, else code: Int64, _ read: (String) -> Value?) throws -> Value? {
+        try values(key).first.map { text in
+            guard let value = read(text) else { throw AppStoreFailure(code) }
+            return value
+        }
+    }
+
     /// Whether a text has the form of a transaction's id.
     static func isID(_ text: String) -> Bool {
         (1...32).contains(text.utf8.count) && text.utf8.allSatisfy { (0x30...0x39).contains($0) }
     }
 
     private static func prefix(_ side: AppStoreSide) -> String {
-        switch side {
-        case .production: "/app-store"
-        case .sandbox: "/app-store-sandbox"
-        }
+        side == .production ? "/app-store" : "/app-store-sandbox"
     }
 }

@@ -7,11 +7,9 @@ struct AppStoreRevision: Sendable {
 
     private let fingerprint: UInt64
 
-    /// - Parameters:
-    ///   - path: the request.
-    ///   - filters: whatever has to be the same for all pages.
+    /// The list of a request; the filters are what has to be the same for all its pages.
     init(_ path: AppStorePath, _ filters: String) {
-        fingerprint = Self.fingerprint("\(path.template) \(filters)")
+        fingerprint = Identifiers.fingerprint("\(path.template) \(filters)")
     }
 
     func write(_ place: Int64) -> String {
@@ -24,10 +22,5 @@ struct AppStoreRevision: Sendable {
         let parts = String(decoding: data, as: UTF8.self).split(separator: ".")
         guard parts.count == 2, parts[1] == "\(fingerprint)" else { return nil }
         return Int64(parts[0])
-    }
-
-    /// A number of a text, the same in every process (FNV-1a).
-    static func fingerprint(_ text: String) -> UInt64 {
-        text.utf8.reduce(14_695_981_039_346_656_037) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
     }
 }

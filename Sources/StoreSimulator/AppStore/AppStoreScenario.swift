@@ -1,59 +1,32 @@
 /// What a scenario says of the App Store.
-package struct AppStoreScenario: Sendable, Codable {
-    package var bundleID: String
+struct AppStoreScenario: ScenarioObject {
+    var bundleID = "com.example.app"
     /// The app's number, which production's answers carry.
-    package var appID: Int64
+    var appID: Int64 = 1_234_567_890
     /// Who may ask: the account and its key.
-    package var issuerID: String
-    package var keyID: String
+    var issuerID = "57246542-96fe-1a63-e053-0824d011072a"
+    var keyID = "2X9R4HXF34"
     /// Whether the app is on sale; until then production takes no token.
-    package var isReleased: Bool
+    var isReleased = true
     /// Whether requests are limited as by the App Store, hour by hour.
-    package var hasRateLimits: Bool
+    var hasRateLimits = false
     /// What the limits are multiplied by.
-    package var rateScale: Double
-    package var customers: [AppStoreCustomerScenario]
+    var rateScale = 1.0
+    var customers: [AppStoreCustomerScenario] = []
     /// What the App Store sent, or tried to send.
-    package var notifications: [AppStoreNotificationScenario]
+    var notifications: [AppStoreNotificationScenario] = []
 
-    /// Makes a store without customers.
-    package init(customers: [AppStoreCustomerScenario] = []) {
-        bundleID = "com.example.app"
-        appID = 1_234_567_890
-        issuerID = "57246542-96fe-1a63-e053-0824d011072a"
-        keyID = "2X9R4HXF34"
-        isReleased = true
-        hasRateLimits = false
-        rateScale = 1
-        self.customers = customers
-        notifications = []
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .value("customers", \.customers), .value("bundle_id", \.bundleID), .value("app_id", \.appID),
+        .value("issuer_id", \.issuerID), .value("key_id", \.keyID), .value("released", \.isReleased),
+        .value("rate_limits", \.hasRateLimits), .value("rate_scale", \.rateScale),
+        .value("notifications", \.notifications),
+    ]
 
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case customers, notifications
-        case bundleID = "bundle_id"
-        case appID = "app_id"
-        case issuerID = "issuer_id"
-        case keyID = "key_id"
-        case isReleased = "released"
-        case hasRateLimits = "rate_limits"
-        case rateScale = "rate_scale"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init(customers: try fields.optional(.customers) ?? [])
-        bundleID = try fields.optional(.bundleID) ?? bundleID
-        appID = try fields.optional(.appID) ?? appID
-        issuerID = try fields.optional(.issuerID) ?? issuerID
-        keyID = try fields.optional(.keyID) ?? keyID
-        isReleased = try fields.optional(.isReleased) ?? true
-        hasRateLimits = try fields.optional(.hasRateLimits) ?? false
-        rateScale = try fields.optional(.rateScale) ?? 1
-        notifications = try fields.optional(.notifications) ?? []
-        guard rateScale > 0 else { throw fields.fault(.rateScale, "is not above 0") }
+    func check() throws {
+        guard rateScale > 0 else { throw FieldFault(message: "is not above 0", at: "rate_scale") }
         for (index, customer) in customers.enumerated() where customer.id.isEmpty {
-            throw fields.fault(.customers, "[\(index)].id is missing; add it")
+            throw FieldFault(message: "[\(index)].id is missing; add it", at: "customers")
         }
     }
 }
@@ -65,88 +38,38 @@ package enum AppStoreSide: String, ScenarioWord {
 }
 
 /// One Apple account, or the body of `PUT /control/app-store/customers/{id}`.
-package struct AppStoreCustomerScenario: Sendable, Codable {
+struct AppStoreCustomerScenario: ScenarioObject {
     /// The simulator's own name of the account; may stay empty where the path names it.
-    package var id: String
-    package var environment: AppStoreSide
+    var id = ""
+    var environment = AppStoreSide.production
     /// For how long, from now on, the account's transactions are not found.
-    package var visibleAfter: Span?
+    var visibleAfter: Span?
     /// The account's id for this app; derived from its name by default.
-    package var appTransactionID: String?
+    var appTransactionID: String?
     /// In the order in which they were last changed.
-    package var transactions: [AppStoreTransactionScenario]
+    var transactions: [AppStoreTransactionScenario] = []
 
-    /// Makes an account.
-    package init(
-        id: String = "",
-        environment: AppStoreSide = .production,
-        transactions: [AppStoreTransactionScenario] = []
-    ) {
-        self.id = id
-        self.environment = environment
-        self.transactions = transactions
-    }
-
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case id, environment, transactions
-        case visibleAfter = "visible_after"
-        case appTransactionID = "app_transaction"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init(
-            id: try fields.optional(.id) ?? "",
-            environment: try fields.optional(.environment) ?? .production,
-            transactions: try fields.optional(.transactions) ?? []
-        )
-        visibleAfter = try fields.optional(.visibleAfter)
-        appTransactionID = try fields.optional(.appTransactionID)
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .value("id", \.id), .value("environment", \.environment), .value("transactions", \.transactions),
+        .optional("visible_after", \.visibleAfter), .optional("app_transaction", \.appTransactionID),
+    ]
 }
 
 /// A notification that was sent, or that could not be delivered.
-package struct AppStoreNotificationScenario: Sendable, Codable {
-    package var uuid: String
-    package var type: String
-    package var subtype: String?
+struct AppStoreNotificationScenario: ScenarioObject {
+    var uuid = ""
+    var type = "TEST"
+    var subtype: String?
     /// The transaction it is about.
-    package var transaction: String?
-    package var environment: AppStoreSide
-    package var at: Moment
+    var transaction: String?
+    var environment = AppStoreSide.production
+    var at = Moment.offset(milliseconds: 0)
     /// Whether it reached its receiver.
-    package var isDelivered: Bool
+    var isDelivered = true
 
-    /// Makes a notification of now.
-    package init(
-        uuid: String,
-        type: String,
-        subtype: String? = nil,
-        transaction: String? = nil,
-        environment: AppStoreSide = .production
-    ) {
-        self.uuid = uuid
-        self.type = type
-        self.subtype = subtype
-        self.transaction = transaction
-        self.environment = environment
-        at = .offset(milliseconds: 0)
-        isDelivered = true
-    }
-
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case uuid, type, subtype, transaction, environment, at
-        case isDelivered = "delivered"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        uuid = try fields.required(.uuid)
-        type = try fields.optional(.type) ?? "TEST"
-        subtype = try fields.optional(.subtype)
-        transaction = try fields.optional(.transaction)
-        environment = try fields.optional(.environment) ?? .production
-        at = try fields.optional(.at) ?? .offset(milliseconds: 0)
-        isDelivered = try fields.optional(.isDelivered) ?? true
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .required("uuid", \.uuid), .value("type", \.type), .optional("subtype", \.subtype),
+        .optional("transaction", \.transaction), .value("environment", \.environment), .value("at", \.at),
+        .value("delivered", \.isDelivered),
+    ]
 }

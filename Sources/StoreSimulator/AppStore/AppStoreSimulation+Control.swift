@@ -1,87 +1,52 @@
 internal import Crypto
-internal import Foundation
-internal import NIOCore
+package import X509
 
 extension AppStoreSimulation {
-    mutating func control(_ request: StoreRequest, _ path: Substring, _ query: Substring, nowMs: Int64) throws -> Reply?
-    {
-        let segments = path.split(separator: "/").dropFirst(2)
+    mutating func control(_ request: StoreRequest, _ path: Substring, nowMs: Int64) throws -> Reply? {
+        let segments = path.split(separator: "/")
         let id = segments.count == 2 ? segments.last.flatMap { PercentCoding.decode($0) } : nil
         switch (request.method, segments.first, id) {
         case ("GET", "root.pem", nil) where segments.count == 1:
-            return Self.text(try AppStoreCredentials.authority.get().certificates.rootPEM())
+            return .text(try AppStoreCredentials.authority.get().certificates.rootPEM())
         case ("GET", "key.p8", nil) where segments.count == 1:
-            return Self.text(AppStoreCredentials.requestKey.pemRepresentation)
+            return .text(AppStoreCredentials.requestKey.pemRepresentation)
         case ("PUT", "customers", let id?):
-            var customer: AppStoreCustomerScenario
-            do {
-                customer = try JSONDecoder().decode(
-                    AppStoreCustomerScenario.self,
-                    from: Data(request.body.readableBytesView)
-                )
-            } catch let error as DecodingError {
-                throw ScenarioError(error)
-            }
-            guard customer.id.isEmpty || customer.id == id else {
-                throw ScenarioError(keyPath: "id", message: "differs from the path; leave it out")
-            }
-            customer.id = id
-            try put(customer, nowMs: nowMs)
-            return Self.object { _ in }
+            try put(request.decoded(named: id, \.id, "id"), nowMs: nowMs)
+            return .done
         case ("GET", "jws", let id?):
-            guard let found = find(id) else { return nil }
-            return Self.text(try writer(nowMs: nowMs).transaction(found.purchase, of: found.account))
+            return try find(id).map { .text(try writer(nowMs: nowMs).transaction($0.purchase, of: $0.account)) }
         case ("GET", "receipt", let id?):
-            guard let account = accounts.first(where: { $0.id == id }) else { return nil }
-            return Self.text(try account.receipt(bundleID: scenario.bundleID, nowMs: nowMs))
+            return try accounts.first { $0.id == id }
+                .map { .text(try $0.receipt(bundleID: scenario.bundleID, nowMs: nowMs)) }
         case ("GET", "receipt-root.pem", nil) where segments.count == 1:
-            return Self.text(try StoreSimulator.receiptRoot())
-        case ("GET", "transactions", let id?):
-            guard let found = find(id) else { return nil }
-            return Self.show(found.purchase, of: found.account)
+            return .text(try StoreSimulator.receiptRoot())
+        case ("GET", "transactions", let id?): return find(id).map { Self.show($0.purchase, of: $0.account) }
         default: return nil
         }
     }
 
     /// A transaction as it stands.
     private static func show(_ purchase: AppStorePurchase, of account: AppStoreAccount) -> Reply {
-        object { json in
-            json.key("customer")
-            json.value(account.id)
-            json.key("environment")
-            json.value(account.side.rawValue)
-            json.key("transaction")
-            json.value(purchase.transaction)
-            json.key("original")
-            json.value(purchase.original)
-            json.key("product")
-            json.value(purchase.product)
-            json.key("type")
-            json.value(purchase.kind.rawValue)
-            json.key("state")
-            json.value(purchase.state.rawValue)
-            json.key("account_token")
-            json.value(purchase.accountToken)
-            json.key("purchased_ms")
-            json.value(purchase.purchasedMs)
-            json.key("expires_ms")
-            json.value(purchase.expiresMs)
-            json.key("revoked_ms")
-            json.value(purchase.revokedMs)
+        .object { json in
+            json.member("customer", account.id)
+            json.member("environment", account.side.rawValue)
+            json.member("transaction", purchase.transaction)
+            json.member("original", purchase.original)
+            json.member("product", purchase.product)
+            json.member("type", purchase.kind.rawValue)
+            json.member("state", purchase.state.rawValue)
+            json.member("account_token", purchase.accountToken)
+            json.member("purchased_ms", purchase.purchasedMs)
+            json.member("expires_ms", purchase.expiresMs)
+            json.member("revoked_ms", purchase.revokedMs)
         }
-    }
-
-    private static func text(_ text: String) -> Reply {
-        var reply = Reply(status: 200, body: Array(text.utf8))
-        reply.contentType = "text/plain; charset=utf-8"
-        return reply
     }
 
     static let guide = """
         APP STORE (app_store: in a scenario)
 
         Production answers below /app-store, the sandbox below /app-store-sandbox: use http://HOST:PORT/app-store and
-        http://HOST:PORT/app-store-sandbox as base URLs. Root certificate and API key are made anew with each process.
+        http://HOST:PORT/app-store-sandbox as base URLs. Root certificate and API key are new in each process.
 
           bundle_id: com.example.app       app_id: 1234567890
           issuer_id: 57246542-96fe-1a63-e053-0824d011072a      key_id: 2X9R4HXF34
@@ -90,7 +55,7 @@ extension AppStoreSimulation {
           customers:
             - id: alice                    the simulator's own name of an Apple account
               environment: Production      or Sandbox
-              visible_after: 5s            until then nobody finds its transactions; jws below does
+              visible_after: 5s            until then its transactions are not found; jws below shows them
               app_transaction: "704..."    derived from the name by default
               transactions:                in the order of their last change
                 - {original: "2000000100000001", transaction: "2000000100000009", product: premium_monthly,
@@ -117,4 +82,25 @@ extension AppStoreSimulation {
           GET    /control/app-store/receipt-root.pem   its root, for RECEIPT_ROOT_CERTIFICATES
           GET    /control/app-store/transactions/ID    a transaction as it stands
         """
+}
+
+extension StoreSimulator {
+    /// What everything signed by the simulated App Store leads to; one for the process.
+    package static var appStoreRoot: Certificate {
+        get throws { try AppStoreCredentials.authority.get().certificates.root }
+    }
+
+    /// The key that requests to the simulated App Store have to be signed with, as a `.p8` file; one for the process.
+    package static var appStoreKey: String { AppStoreCredentials.requestKey.pemRepresentation }
+
+    /// The signed transaction that a device would have.
+    ///
+    /// - Returns: a `storekit_jws` proof; `nil` where there is no such transaction.
+    package func appStoreProof(ofTransaction id: String) throws -> String? {
+        try simulation.withState { state in
+            state.shareWithAppStore(id)
+            guard let found = state.appStore.find(id) else { return nil }
+            return try state.appStore.writer(nowMs: state.clock.nowMs).transaction(found.purchase, of: found.account)
+        }
+    }
 }

@@ -15,25 +15,15 @@ extension AppStoreSimulation {
             groups = path.values("subscriptionGroupIdentifier")
             let known = AppStoreTransactionScenario.Kind.allCases.map(\.filterWord)
             guard kinds.allSatisfy(known.contains) else { throw AppStoreFailure(4_000_022) }
-            ownership = path.values("inAppOwnershipType").first
-            guard ownership.map({ ["PURCHASED", "FAMILY_SHARED"].contains($0) }) ?? true else {
-                throw AppStoreFailure(4_000_026)
+            ownership = try path.value("inAppOwnershipType", else: 4_000_026) { text in
+                ["PURCHASED", "FAMILY_SHARED"].contains(text) ? text : nil
             }
-            isRevoked = try path.values("revoked").first.map { text in
-                guard let flag = Bool(text) else { throw AppStoreFailure(4_000_030) }
-                return flag
-            }
+            isRevoked = try path.value("revoked", else: 4_000_030) { Bool($0) }
             let sort = path.values("sort").first ?? "ASCENDING"
             guard ["ASCENDING", "DESCENDING"].contains(sort) else { throw AppStoreFailure(4_000_021) }
             isDescending = sort == "DESCENDING"
-            start = try path.values("startDate").first.map { text in
-                guard let moment = Int64(text) else { throw AppStoreFailure(4_000_015) }
-                return moment
-            }
-            end = try path.values("endDate").first.map { text in
-                guard let moment = Int64(text) else { throw AppStoreFailure(4_000_016) }
-                return moment
-            }
+            start = try path.value("startDate", else: 4_000_015) { Int64($0) }
+            end = try path.value("endDate", else: 4_000_016) { Int64($0) }
             if let start, let end, end <= start { throw AppStoreFailure(4_000_013) }
         }
 
@@ -54,11 +44,7 @@ extension AppStoreSimulation {
         // Whatever is asked beside the place has to be the same for every page.
         let filters = path.query.split(separator: "&").filter { !$0.hasPrefix("revision=") }.sorted()
         let list = AppStoreRevision(path, account.id + filters.joined(separator: "&"))
-        var place: Int64?
-        if let text = path.values("revision").first {
-            place = list.read(text)
-            if place == nil { throw AppStoreFailure(4_000_005) }
-        }
+        let place = try path.value("revision", else: 4_000_005, list.read)
         let rest = account.purchases.filter { purchase in
             let isAhead = place.map { filter.isDescending ? purchase.sequence < $0 : purchase.sequence > $0 } ?? true
             return isAhead && filter.takes(purchase)
@@ -66,37 +52,27 @@ extension AppStoreSimulation {
         let page = Array(rest.prefix(AppStoreRevision.pageSize))
         let writer = writer(nowMs: nowMs)
         let texts = try page.map { try writer.transaction($0, of: account) }
-        return Self.object { json in
-            json.key("revision")
-            json.value(list.write(page.last?.sequence ?? place ?? 0))
-            json.key("hasMore")
-            json.value(rest.count > page.count)
+        return .object { json in
+            json.member("revision", list.write(page.last?.sequence ?? place ?? 0))
+            json.member("hasMore", rest.count > page.count)
             writer.identity(&json, path.side)
-            json.key("signedTransactions")
-            json.texts(texts)
+            json.array("signedTransactions", texts)
         }
     }
 
     /// A customer's refunds, the oldest first.
     func refunds(_ path: AppStorePath, of account: AppStoreAccount, nowMs: Int64) throws -> Reply {
         let list = AppStoreRevision(path, account.id)
-        var place = 0
-        if let text = path.values("revision").first {
-            guard let read = list.read(text) else { throw AppStoreFailure(4_000_005) }
-            place = Int(read)
-        }
+        let place = Int(try path.value("revision", else: 4_000_005, list.read) ?? 0)
         let refunds = account.purchases.filter { $0.revokedMs != nil }
             .sorted { ($0.revokedMs ?? 0, $0.sequence) < ($1.revokedMs ?? 0, $1.sequence) }
         let page = refunds.dropFirst(place).prefix(AppStoreRevision.pageSize)
         let writer = writer(nowMs: nowMs)
         let texts = try page.map { try writer.transaction($0, of: account) }
-        return Self.object { json in
-            json.key("signedTransactions")
-            json.texts(texts)
-            json.key("revision")
-            json.value(list.write(Int64(place + page.count)))
-            json.key("hasMore")
-            json.value(place + page.count < refunds.count)
+        return .object { json in
+            json.array("signedTransactions", texts)
+            json.member("revision", list.write(Int64(place + page.count)))
+            json.member("hasMore", place + page.count < refunds.count)
         }
     }
 }

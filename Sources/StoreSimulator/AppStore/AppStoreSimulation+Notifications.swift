@@ -31,11 +31,7 @@ extension AppStoreSimulation {
                     && (body.transactionId.map { $0 == notification.it.transaction } ?? true)
             }
         let list = AppStoreRevision(path, "\(body.startDate)-\(body.endDate)-\(body.onlyFailures ?? false)")
-        var start = 0
-        if let token = path.values("paginationToken").first {
-            guard let place = list.read(token) else { throw AppStoreFailure(4_000_014) }
-            start = Int(place)
-        }
+        let start = Int(try path.value("paginationToken", else: 4_000_014, list.read) ?? 0)
         let end = min(found.count, start + AppStoreRevision.pageSize)
         let page = start < end ? found[start..<end] : []
         let writer = writer(nowMs: nowMs)
@@ -46,29 +42,25 @@ extension AppStoreSimulation {
                 subject: notification.it.transaction.flatMap(find)
             )
         }
-        return Self.object { json in
-            json.key("paginationToken")
-            json.value(list.write(Int64(end)))
-            json.key("hasMore")
-            json.value(end < found.count)
-            json.key("notificationHistory")
-            json.beginArray()
-            for (payload, notification) in zip(payloads, page) {
-                json.beginObject()
-                json.key("signedPayload")
-                json.value(payload)
-                json.key("sendAttempts")
-                json.beginArray()
-                json.beginObject()
-                json.key("attemptDate")
-                json.value(notification.sentMs)
-                json.key("sendAttemptResult")
-                json.literal(notification.it.isDelivered ? "SUCCESS" : "TIMED_OUT")
-                json.endObject()
-                json.endArray()
-                json.endObject()
+        return .object { json in
+            json.member("paginationToken", list.write(Int64(end)))
+            json.member("hasMore", end < found.count)
+            json.array("notificationHistory") { json in
+                for (payload, notification) in zip(payloads, page) {
+                    json.object { json in
+                        json.member("signedPayload", payload)
+                        json.array("sendAttempts") { json in
+                            json.object { json in
+                                json.member("attemptDate", notification.sentMs)
+                                json.member(
+                                    "sendAttemptResult",
+                                    literal: notification.it.isDelivered ? "SUCCESS" : "TIMED_OUT"
+                                )
+                            }
+                        }
+                    }
+                }
             }
-            json.endArray()
         }
     }
 }

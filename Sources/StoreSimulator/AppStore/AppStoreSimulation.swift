@@ -22,8 +22,9 @@ struct AppStoreSimulation: SimulatedStore {
     private var sharedTokens: [String: String] = [:]
     /// Where an id leads, for each environment.
     private var owners: [AppStoreSide: [String: Int]] = [:]
-    private var door: AppStoreDoor
-    private var rates = AppStoreRates()
+    private var admission = AppStoreAdmission()
+    /// Each endpoint of an environment has a budget for an hour.
+    private var rates = RateWindows(lengthMs: 3_600_000)
     /// The number of the last change.
     private var sequence: Int64 = 0
     /// When the notifications were sent.
@@ -31,7 +32,6 @@ struct AppStoreSimulation: SimulatedStore {
 
     init(_ scenario: AppStoreScenario, nowMs: Int64) throws {
         self.scenario = scenario
-        door = AppStoreDoor(scenario)
         loadedAtMs = nowMs
         for customer in scenario.customers { try put(customer, nowMs: nowMs) }
     }
@@ -43,12 +43,8 @@ struct AppStoreSimulation: SimulatedStore {
     /// - Throws: `ScenarioError` where another account has one of its ids.
     mutating func put(_ customer: AppStoreCustomerScenario, nowMs: Int64) throws {
         let index = accounts.firstIndex { $0.id == customer.id }
-        let account = AppStoreAccount(
-            customer,
-            nowMs: nowMs,
-            sequence: &sequence,
-            replacing: index.map { accounts[$0] }
-        )
+        let before = index.map { accounts[$0] }
+        let account = AppStoreAccount(customer, nowMs: nowMs, sequence: &sequence, replacing: before)
         for id in account.ids.sorted() {
             if let other = owners[account.side]?[id], accounts[other].id != account.id {
                 throw ScenarioError(
@@ -101,10 +97,10 @@ struct AppStoreSimulation: SimulatedStore {
     mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
         guard let path = AppStorePath(request) else { return Reply(status: 404) }
         do {
-            guard door.admits(request.authorization, at: SimulatedClock.machine() / 1000),
+            guard admission.admits(request.bearer, scenario, at: SimulatedClock.machine() / 1000),
                 scenario.isReleased || path.side == .sandbox
             else { throw AppStoreFailure.unauthenticated }
-            if scenario.hasRateLimits { try rates.spend(path, scale: scenario.rateScale, nowMs: nowMs) }
+            if scenario.hasRateLimits { try spend(on: path, nowMs: nowMs) }
             if let type = request.contentType, request.body.readableBytes > 0, !type.hasPrefix("application/json") {
                 throw AppStoreFailure(status: 415)
             }
@@ -116,7 +112,15 @@ struct AppStoreSimulation: SimulatedStore {
         }
     }
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+    private mutating func spend(on path: AppStorePath, nowMs: Int64) throws {
+        let share = path.side == .production ? 1 : 0.1
+        let limit = max(1, Int(path.endpoint.perSecond * 3600 * share * scenario.rateScale))
+        let reading = rates.count(path.template, limit: limit, nowMs: nowMs)
+        guard reading.isExceeded else { return }
+        throw AppStoreFailure(status: 429, code: 4_290_000, retryAtMs: nowMs + reading.remainingMs)
+    }
+
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
         AppStoreFailure.usual(
             status: status,
             code: effect.errorType.flatMap { Int64($0) },
@@ -131,13 +135,10 @@ struct AppStoreSimulation: SimulatedStore {
             let account = try owner(path, nowMs: nowMs)
             guard let purchase = account.purchase(path.id) else { throw AppStoreFailure(4_000_048) }
             let text = try writer(nowMs: nowMs).transaction(purchase, of: account)
-            return Self.object { json in
-                json.key("signedTransactionInfo")
-                json.value(text)
-            }
+            return .object { $0.member("signedTransactionInfo", text) }
         case .history: return try history(path, of: owner(path, nowMs: nowMs), nowMs: nowMs)
         case .refunds: return try refunds(path, of: owner(path, nowMs: nowMs), nowMs: nowMs)
-        case .lookup: return try lookUp(path, nowMs: nowMs)
+        case .lookup: return try transactions(ofOrder: path, nowMs: nowMs)
         case .token: return try setToken(path, request, nowMs: nowMs)
         case .notifications: return try notifications(path, request, nowMs: nowMs)
         }
@@ -156,50 +157,42 @@ struct AppStoreSimulation: SimulatedStore {
             return status
         }
         let writer = writer(nowMs: nowMs)
-        var json = JSONBytes(capacity: 16_384)
-        json.beginObject()
-        writer.identity(&json, path.side)
-        json.key("data")
-        json.beginArray()
-        for (group, purchases) in account.lines {
-            let purchases = purchases.filter { wanted.isEmpty || wanted.contains($0.state.number) }
-            guard !purchases.isEmpty else { continue }
-            json.beginObject()
-            json.key("subscriptionGroupIdentifier")
-            json.value(group)
-            json.key("lastTransactions")
-            json.beginArray()
-            for purchase in purchases {
-                json.beginObject()
-                json.key("status")
-                json.value(purchase.state.number)
-                json.key("originalTransactionId")
-                json.value(purchase.original)
-                json.key("signedTransactionInfo")
-                json.value(try writer.transaction(purchase, of: account))
-                json.key("signedRenewalInfo")
-                json.value(try writer.renewal(purchase, of: account))
-                json.endObject()
+        return try .object { json in
+            writer.identity(&json, path.side)
+            try json.array("data") { json in
+                for (group, purchases) in account.lines {
+                    let purchases = purchases.filter { wanted.isEmpty || wanted.contains($0.state.number) }
+                    guard !purchases.isEmpty else { continue }
+                    try json.object { json in
+                        json.member("subscriptionGroupIdentifier", group)
+                        try json.array("lastTransactions") { json in
+                            for purchase in purchases {
+                                try json.object { json in
+                                    json.member("status", purchase.state.number)
+                                    json.member("originalTransactionId", purchase.original)
+                                    json.member(
+                                        "signedTransactionInfo",
+                                        try writer.transaction(purchase, of: account)
+                                    )
+                                    json.member("signedRenewalInfo", try writer.renewal(purchase, of: account))
+                                }
+                            }
+                        }
+                    }
+                }
             }
-            json.endArray()
-            json.endObject()
         }
-        json.endArray()
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
     }
 
-    private func lookUp(_ path: AppStorePath, nowMs: Int64) throws -> Reply {
+    private func transactions(ofOrder path: AppStorePath, nowMs: Int64) throws -> Reply {
         guard path.side == .production else { throw AppStoreFailure(4_000_000) }
         let writer = writer(nowMs: nowMs)
         let texts = try accounts.filter { $0.side == path.side && $0.visibleFromMs <= nowMs }.flatMap { account in
             try account.purchases.filter { $0.orderID == path.id }.map { try writer.transaction($0, of: account) }
         }
-        return Self.object { json in
-            json.key("status")
-            json.value(texts.isEmpty ? 1 : 0)
-            json.key("signedTransactions")
-            json.texts(texts)
+        return .object { json in
+            json.member("status", texts.isEmpty ? 1 : 0)
+            json.array("signedTransactions", texts)
         }
     }
 
@@ -230,23 +223,5 @@ struct AppStoreSimulation: SimulatedStore {
             accounts[index].purchases[place].sequence = sequence
         }
         return Reply(status: 200)
-    }
-
-    /// An answer with one object.
-    static func object(_ body: (inout JSONBytes) -> Void) -> Reply {
-        var json = JSONBytes()
-        json.beginObject()
-        body(&json)
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
-    }
-}
-
-extension JSONBytes {
-    /// Writes a list of texts.
-    mutating func texts(_ texts: [String]) {
-        beginArray()
-        for text in texts { value(text) }
-        endArray()
     }
 }

@@ -1,9 +1,9 @@
 /// One transaction of an Apple account.
 ///
 /// `{original: "2000000100000001", product: premium_monthly}` is enough: an active subscription that renews in 20 days.
-package struct AppStoreTransactionScenario: Sendable, Codable {
+struct AppStoreTransactionScenario: ScenarioObject {
     /// What was bought.
-    package enum Kind: String, ScenarioWord {
+    enum Kind: String, ScenarioWord {
         case autoRenewable = "auto_renewable"
         case nonConsumable = "non_consumable"
         case consumable
@@ -20,18 +20,11 @@ package struct AppStoreTransactionScenario: Sendable, Codable {
         }
 
         /// The word of a filter.
-        var filterWord: String {
-            switch self {
-            case .autoRenewable: "AUTO_RENEWABLE"
-            case .nonConsumable: "NON_CONSUMABLE"
-            case .consumable: "CONSUMABLE"
-            case .nonRenewing: "NON_RENEWABLE"
-            }
-        }
+        var filterWord: String { self == .nonRenewing ? "NON_RENEWABLE" : rawValue.uppercased() }
     }
 
     /// What has become of it; it stays so, whatever the clock says.
-    package enum State: String, ScenarioWord {
+    enum State: String, ScenarioWord {
         case active, expired, grace, revoked, refunded, unknown
         case billingRetry = "billing_retry"
 
@@ -51,7 +44,7 @@ package struct AppStoreTransactionScenario: Sendable, Codable {
     }
 
     /// What is wrong with the signed texts, so that a client can show that it notices.
-    package enum Flaw: String, ScenarioWord {
+    enum Flaw: String, ScenarioWord {
         case badSignature = "bad_signature"
         /// Signed by another key.
         case foreignRoot = "foreign_root"
@@ -62,84 +55,47 @@ package struct AppStoreTransactionScenario: Sendable, Codable {
     }
 
     /// The original transaction's id, which names the purchase.
-    package var original: String
+    var original = ""
     /// The id of this transaction; the original one by default.
-    package var transaction: String
-    package var product: String
-    package var type: Kind
-    package var state: State
-    package var purchased: Moment
-    package var originally: Moment?
-    package var expires: Moment?
+    var transaction: String?
+    var product = ""
+    var type = Kind.autoRenewable
+    var state = State.active
+    var purchased = Moment.days(-10)
+    var originally: Moment?
+    var expires: Moment?
     /// End of the grace period.
-    package var graceEnds: Moment?
+    var graceEnds: Moment?
     /// When it was refunded or withdrawn; an hour ago by default.
-    package var revokedAt: Moment?
-    package var accountToken: String?
+    var revokedAt: Moment?
+    var accountToken: String?
     /// `PURCHASED` or `FAMILY_SHARED`; any other word is kept.
-    package var ownership: String
+    var ownership = "PURCHASED"
     /// The number in the mail to the customer, which several transactions may share.
-    package var orderID: String?
+    var orderID: String?
     /// Superseded by an upgrade.
-    package var isUpgraded: Bool
-    package var previousOriginal: String?
-    package var autoRenew: Bool?
+    var isUpgraded = false
+    var previousOriginal: String?
+    var autoRenew: Bool?
     /// 0: the customer was asked; 1: agreed.
-    package var priceIncrease: Int?
-    package var group: String
-    package var flaw: Flaw?
+    var priceIncrease: Int?
+    var group = "21000001"
+    var flaw: Flaw?
 
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case original, transaction, product, type, state, purchased, originally, expires, ownership, group, flaw
-        case graceEnds = "grace_ends"
-        case revokedAt = "revoked_at"
-        case accountToken = "account_token"
-        case orderID = "order_id"
-        case isUpgraded = "upgraded"
-        case previousOriginal = "previous_original"
-        case autoRenew = "auto_renew"
-        case priceIncrease = "price_increase"
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .required("original", \.original), .required("product", \.product), .value("type", \.type),
+        .value("state", \.state), .optional("transaction", \.transaction), .value("purchased", \.purchased),
+        .optional("originally", \.originally), .optional("expires", \.expires), .optional("grace_ends", \.graceEnds),
+        .optional("revoked_at", \.revokedAt), .optional("account_token", \.accountToken),
+        .value("ownership", \.ownership), .optional("order_id", \.orderID), .value("upgraded", \.isUpgraded),
+        .optional("previous_original", \.previousOriginal), .optional("auto_renew", \.autoRenew),
+        .optional("price_increase", \.priceIncrease, in: 0...1), .value("group", \.group), .optional("flaw", \.flaw),
+    ]
 
-    /// Makes a transaction.
-    package init(original: String, product: String, type: Kind = .autoRenewable, state: State = .active) {
-        self.original = original
-        transaction = original
-        self.product = product
-        self.type = type
-        self.state = state
-        purchased = .days(-10)
-        ownership = "PURCHASED"
-        isUpgraded = false
-        group = "21000001"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init(
-            original: try fields.required(.original),
-            product: try fields.required(.product),
-            type: try fields.optional(.type) ?? .autoRenewable,
-            state: try fields.optional(.state) ?? .active
-        )
-        transaction = try fields.optional(.transaction) ?? original
-        purchased = try fields.optional(.purchased) ?? purchased
-        originally = try fields.optional(.originally)
-        expires = try fields.optional(.expires)
-        graceEnds = try fields.optional(.graceEnds)
-        revokedAt = try fields.optional(.revokedAt)
-        accountToken = try fields.optional(.accountToken)
-        ownership = try fields.optional(.ownership) ?? ownership
-        orderID = try fields.optional(.orderID)
-        isUpgraded = try fields.optional(.isUpgraded) ?? false
-        previousOriginal = try fields.optional(.previousOriginal)
-        autoRenew = try fields.optional(.autoRenew)
-        priceIncrease = try fields.integer(.priceIncrease, in: 0...1)
-        group = try fields.optional(.group) ?? group
-        flaw = try fields.optional(.flaw)
-        for (key, id) in [(CodingKeys.original, original), (.transaction, transaction)]
-        where AppStorePath.isID(id) == false {
-            throw fields.fault(key, "is \"\(id)\"; use 1 to 32 digits, in quotation marks")
+    func check() throws {
+        for (name, id) in [("original", original), ("transaction", transaction ?? original)]
+        where !AppStorePath.isID(id) {
+            throw FieldFault(message: "is \"\(id)\"; use 1 to 32 digits, in quotation marks", at: name)
         }
     }
 }

@@ -7,13 +7,9 @@ import X509
 ///
 /// Only the simulator and tests trust them.
 package struct ReceiptAuthority: Sendable {
-    /// How the certificates are signed: with SHA-1 until 2023, with SHA-256 since.
-    package enum Generation: Sendable, CaseIterable {
-        case sha1
-        case sha256
-    }
-
-    /// What the payload's digest is; any of them stands under certificates of either generation.
+    /// How the certificates are signed (with SHA-1 until 2023, with SHA-256 since), and what the payload's digest is.
+    ///
+    /// Any digest stands under any certificates.
     package enum Digest: Sendable, CaseIterable {
         case sha1
         case sha256
@@ -26,12 +22,8 @@ package struct ReceiptAuthority: Sendable {
         package var leaf: _RSA.Signing.PrivateKey
 
         /// Makes new ones.
-        ///
-        /// - Throws: what the cryptography library does.
         package init() throws {
-            root = try _RSA.Signing.PrivateKey(keySize: .bits2048)
-            intermediate = try _RSA.Signing.PrivateKey(keySize: .bits2048)
-            leaf = try _RSA.Signing.PrivateKey(keySize: .bits2048)
+            try self.init { _ in try _RSA.Signing.PrivateKey(keySize: .bits2048) }
         }
 
         private init(_ key: (String) throws -> _RSA.Signing.PrivateKey) rethrows {
@@ -43,8 +35,6 @@ package struct ReceiptAuthority: Sendable {
         private static let made = Result { try Keys(KeyRing.key) }
 
         /// The same ones for the whole life of the process.
-        ///
-        /// - Throws: what the cryptography library does.
         package static func shared() throws -> Keys { try made.get() }
     }
 
@@ -54,21 +44,13 @@ package struct ReceiptAuthority: Sendable {
     private static let made = Result { try ReceiptAuthority() }
 
     /// The one whose root the simulator gives out.
-    ///
-    /// - Throws: what the libraries do.
     package static func shared() throws -> ReceiptAuthority { try made.get() }
 
-    /// Makes new certificates.
+    /// Makes new certificates for the keys, by default those of the process.
     ///
-    /// - Parameters:
-    ///   - generation: how they are signed.
-    ///   - keys: whose they are; `nil`: those of the process.
-    ///   - validFrom: from when the leaf is valid; the others are from ten years before.
-    ///   - validUntil: until when the leaf is valid; the others are for ten years more.
-    ///   - flaws: what is wrong with them.
-    /// - Throws: what the libraries do.
+    /// The two moments are the leaf's; the others are valid from ten years before to ten years after it.
     package init(
-        _ generation: Generation = .sha256,
+        _ generation: Digest = .sha256,
         keys: Keys? = nil,
         validFrom: Date = Date() - 86_400 * 30,
         validUntil: Date = Date() + 86_400 * 700,
@@ -86,24 +68,14 @@ package struct ReceiptAuthority: Sendable {
         )
     }
 
-    /// Makes a receipt as the App Store does.
-    ///
-    /// - Parameters:
-    ///   - description: what it says.
-    ///   - digest: the payload's digest.
-    /// - Returns: its base64.
-    /// - Throws: what the libraries do.
+    /// The base64 of a receipt, as the App Store makes it.
     package func receipt(_ description: ReceiptDescription, digest: Digest = .sha256) throws -> String {
         try sign(description.payload(), digest: digest).text()
     }
 
-    /// Signs a payload.
+    /// Signs a payload: the set of attributes, or what is to stand in its place.
     ///
-    /// - Parameters:
-    ///   - payload: the set of attributes, or what is to stand in its place.
-    ///   - digest: the payload's digest.
     /// - Returns: the parts of the container, which may be altered before they are written.
-    /// - Throws: what the libraries do.
     package func sign(_ payload: [UInt8], digest: Digest = .sha256) throws -> ReceiptContainer {
         let leaf = certificates.leaf
         var name = DER.Serializer()
@@ -121,9 +93,32 @@ package struct ReceiptAuthority: Sendable {
 
 extension StoreSimulator {
     /// The root of the receipts that `ReceiptAuthority.shared()` makes, PEM: what `RECEIPT_ROOT_CERTIFICATES` may hold.
-    ///
-    /// - Throws: what the libraries do.
     package static func receiptRoot() throws -> String {
         try ReceiptAuthority.shared().certificates.rootPEM()
+    }
+}
+
+extension AppStoreAccount {
+    /// The base64 of the app receipt of the account's device.
+    func receipt(bundleID: String, nowMs: Int64) throws -> String {
+        func date(_ milliseconds: Int64) -> Date { Date(timeIntervalSince1970: Double(milliseconds) / 1000) }
+        let kinds: [AppStoreTransactionScenario.Kind: Int64] = [
+            .nonConsumable: 0, .consumable: 1, .nonRenewing: 2, .autoRenewable: 3,
+        ]
+        let items = purchases.map { purchase in
+            var item = ReceiptDescription.Purchase(
+                productID: purchase.product,
+                transactionID: purchase.transaction,
+                originalTransactionID: purchase.original,
+                purchasedAt: date(purchase.purchasedMs),
+                expiresAt: purchase.expiresMs.map(date),
+                kind: kinds[purchase.kind] ?? 0
+            )
+            item.canceledAt = purchase.revokedMs.map(date)
+            return item
+        }
+        let type = side == .production ? "Production" : "ProductionSandbox"
+        return try ReceiptAuthority.shared()
+            .receipt(.init(type: type, bundleID: bundleID, createdAt: date(nowMs), purchases: items))
     }
 }

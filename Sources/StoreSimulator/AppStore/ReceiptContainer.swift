@@ -41,8 +41,6 @@ package struct ReceiptContainer: Sendable {
     package var signers: [Signer]
 
     /// Signs a payload.
-    ///
-    /// - Throws: what the cryptography library does.
     init(
         payload: [UInt8],
         certificates: [[UInt8]],
@@ -50,15 +48,11 @@ package struct ReceiptContainer: Sendable {
         digest: ReceiptAuthority.Digest,
         key: _RSA.Signing.PrivateKey
     ) throws {
-        let (named, signature) =
+        let named = digest == .sha1 ? Algorithm.sha1 : Algorithm.sha256
+        let signature =
             switch digest {
-            case .sha1:
-                (
-                    Algorithm.sha1,
-                    try key.signature(for: Insecure.SHA1.hash(data: payload), padding: .insecurePKCS1v1_5)
-                )
-            case .sha256:
-                (Algorithm.sha256, try key.signature(for: SHA256.hash(data: payload), padding: .insecurePKCS1v1_5))
+            case .sha1: try key.signature(for: Insecure.SHA1.hash(data: payload), padding: .insecurePKCS1v1_5)
+            case .sha256: try key.signature(for: SHA256.hash(data: payload), padding: .insecurePKCS1v1_5)
             }
         self.payload = payload
         self.certificates = certificates

@@ -7,7 +7,6 @@ package struct ReceiptDescription: Sendable {
         package var type: Int64
         package var value: [UInt8]
 
-        /// Makes one.
         package init(_ type: Int64, _ value: [UInt8]) {
             self.type = type
             self.value = value
@@ -30,15 +29,13 @@ package struct ReceiptDescription: Sendable {
 
         /// A set of attributes.
         package static func set(_ attributes: [Attribute]) -> [UInt8] {
-            DERBytes.element(
-                0x31,
-                attributes.flatMap {
-                    DERBytes.element(
-                        0x30,
-                        DERBytes.integer($0.type) + DERBytes.integer(1) + DERBytes.element(0x04, $0.value)
-                    )
-                }
-            )
+            let written = attributes.flatMap {
+                DERBytes.element(
+                    0x30,
+                    DERBytes.integer($0.type) + DERBytes.integer(1) + DERBytes.element(0x04, $0.value)
+                )
+            }
+            return DERBytes.element(0x31, written)
         }
     }
 
@@ -58,7 +55,6 @@ package struct ReceiptDescription: Sendable {
         package var isIntroOffer = false
         package var promotionalOfferID: String?
 
-        /// Describes one.
         package init(
             productID: String,
             transactionID: String,
@@ -99,7 +95,6 @@ package struct ReceiptDescription: Sendable {
     package var appID: Int64 = 0
     package var purchases: [Purchase]
 
-    /// Describes a receipt.
     package init(
         type: String = "Production",
         bundleID: String = "com.example.app",

@@ -32,16 +32,9 @@ package struct SigningCertificates: Sendable {
     package let intermediate: Certificate
     package let leaf: Certificate
 
-    /// Makes new certificates.
+    /// Makes new certificates, signed by the root's and the authority's keys, which have to suit the algorithm.
     ///
-    /// - Parameters:
-    ///   - keys: whose they are; the root's and the authority's sign.
-    ///   - rootName: the root's common name.
-    ///   - algorithm: how they are signed; the keys have to be able to.
-    ///   - validFrom: from when the leaf is valid; the others are from ten years before.
-    ///   - validUntil: until when the leaf is valid; the others are for ten years more.
-    ///   - flaws: what is wrong with them.
-    /// - Throws: what the certificate library does.
+    /// The two moments are the leaf's; the others are valid from ten years before to ten years after it.
     init(
         _ keys: Keys,
         rootName: String,
@@ -56,10 +49,9 @@ package struct SigningCertificates: Sendable {
         func certificate(
             _ key: Certificate.PrivateKey,
             _ subject: DistinguishedName,
-            by issuer: DistinguishedName,
-            _ issuerKey: Certificate.PrivateKey,
-            margin: TimeInterval,
-            _ extensions: Certificate.Extensions
+            by issuer: (name: DistinguishedName, key: Certificate.PrivateKey),
+            margin: TimeInterval = decade,
+            @ExtensionsBuilder _ extensions: () -> Result<Certificate.Extensions, any Error>
         ) throws -> Certificate {
             try Certificate(
                 version: .v3,
@@ -67,72 +59,41 @@ package struct SigningCertificates: Sendable {
                 publicKey: key.publicKey,
                 notValidBefore: validFrom - margin,
                 notValidAfter: validUntil + margin,
-                issuer: issuer,
+                issuer: issuer.name,
                 subject: subject,
                 signatureAlgorithm: algorithm,
-                extensions: extensions,
-                issuerPrivateKey: issuerKey
+                extensions: extensions().get(),
+                issuerPrivateKey: issuer.key
             )
         }
-        root = try certificate(
-            keys.root,
-            rootName,
-            by: rootName,
-            keys.root,
-            margin: decade,
-            Certificate.Extensions {
-                Critical(BasicConstraints.isCertificateAuthority(maxPathLength: nil))
-                Critical(KeyUsage(keyCertSign: true, cRLSign: true))
-            }
-        )
-        var ofAuthority = try Certificate.Extensions {
+        root = try certificate(keys.root, rootName, by: (rootName, keys.root)) {
+            Critical(BasicConstraints.isCertificateAuthority(maxPathLength: nil))
+            Critical(KeyUsage(keyCertSign: true, cRLSign: true))
+        }
+        intermediate = try certificate(keys.intermediate, authorityName, by: (rootName, keys.root)) {
             Critical(
                 flaws.contains(.intermediateIsNoAuthority)
                     ? BasicConstraints.notCertificateAuthority : .isCertificateAuthority(maxPathLength: 0)
             )
+            if !flaws.contains(.intermediateHasNoUsage) {
+                Critical(KeyUsage(digitalSignature: true, keyCertSign: !flaws.contains(.intermediateMayNotSign)))
+            }
+            if !flaws.contains(.noIntermediateMarker) { Self.marker([1, 2, 840, 113635, 100, 6, 2, 1]) }
         }
-        if !flaws.contains(.intermediateHasNoUsage) {
-            try ofAuthority.append(
-                Certificate.Extension(
-                    KeyUsage(digitalSignature: true, keyCertSign: !flaws.contains(.intermediateMayNotSign)),
-                    critical: true
-                )
-            )
-        }
-        if !flaws.contains(.noIntermediateMarker) {
-            try ofAuthority.append(Self.marker([1, 2, 840, 113635, 100, 6, 2, 1]))
-        }
-        intermediate = try certificate(
-            keys.intermediate,
-            authorityName,
-            by: rootName,
-            keys.root,
-            margin: decade,
-            ofAuthority
-        )
-        var ofSigner = try Certificate.Extensions {
-            Critical(BasicConstraints.notCertificateAuthority)
-            Critical(KeyUsage(digitalSignature: true))
-        }
-        if !flaws.contains(.noLeafMarker) { try ofSigner.append(Self.marker([1, 2, 840, 113635, 100, 6, 11, 1])) }
         leaf = try certificate(
             keys.leaf,
             try Self.name("Simulated Mac App Store and iTunes Store Receipt Signing"),
-            by: authorityName,
-            flaws.contains(.strangeLeaf) ? keys.root : keys.intermediate,
-            margin: 0,
-            ofSigner
-        )
+            by: (authorityName, flaws.contains(.strangeLeaf) ? keys.root : keys.intermediate),
+            margin: 0
+        ) {
+            Critical(BasicConstraints.notCertificateAuthority)
+            Critical(KeyUsage(digitalSignature: true))
+            if !flaws.contains(.noLeafMarker) { Self.marker([1, 2, 840, 113635, 100, 6, 11, 1]) }
+        }
     }
 
     /// DER, the signer's first.
-    func chain() throws -> [[UInt8]] {
-        try [leaf, intermediate, root].map { certificate in
-            var serializer = DER.Serializer()
-            try serializer.serialize(certificate)
-            return serializer.serializedBytes
-        }
-    }
+    func chain() throws -> [[UInt8]] { try [leaf, intermediate, root].map { try $0.serializeAsPEM().derBytes } }
 
     /// The root, as a file for programs that are to trust it.
     package func rootPEM() throws -> String { try root.serializeAsPEM().pemString }

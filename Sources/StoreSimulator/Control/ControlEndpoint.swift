@@ -26,50 +26,24 @@ struct ControlEndpoint {
         do {
             reply = try route(request)
         } catch let error as ScenarioError {
-            reply = failure(400, error.description)
+            reply = .error(400, error.description)
         } catch let conflict as CustomerBook.Conflict {
-            reply = failure(409, "the id \(conflict.id) belongs to \(conflict.owner); change that customer instead")
+            reply = .error(409, "the id \(conflict.id) belongs to \(conflict.owner); change that customer instead")
         } catch {
-            reply = failure(500, "the control request failed")
+            reply = .error(500, "the control request failed")
         }
         reply.dateMs = SimulatedClock.machine()
         return reply
     }
 
     private func route(_ request: StoreRequest) throws -> Reply {
-        let parts = request.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
-        let path = parts.first ?? ""
-        let query = parts.count > 1 ? parts[1] : ""
+        let (path, query) = (request.path, request.query)
         let prefix = "/control/customers/"
         if path.hasPrefix(prefix), let id = PercentCoding.decode(path.dropFirst(prefix.count)), !id.isEmpty {
             return try customer(id, request)
         }
-        if path.hasPrefix("/control/app-store/") {
-            return try simulation.withState { state in
-                if let id = path.split(separator: "/").last { state.shareWithAppStore(String(id)) }
-                return try state.appStore.control(request, path, query, nowMs: state.clock.nowMs)
-            } ?? unknownPath
-        }
-        if path.hasPrefix("/control/google-play/") {
-            return try simulation.withState { try $0.googlePlay.control(request, path, query, nowMs: $0.clock.nowMs) }
-                ?? unknownPath
-        }
-        if path.hasPrefix("/control/onside/") {
-            return try simulation.withState { try $0.onside.control(request, path, query, nowMs: $0.clock.nowMs) }
-                ?? unknownPath
-        }
-        if path.hasPrefix("/control/identity/") {
-            return try simulation.withState { try $0.identity.control(request, path, query, nowMs: $0.clock.nowMs) }
-                ?? unknownPath
-        }
-        if path.hasPrefix("/control/webhooks/") {
-            return try simulation.withState { try $0.control(request, path) } ?? unknownPath
-        }
         switch (request.method, path) {
-        case ("GET", "/"), ("GET", "/control"):
-            var reply = Reply(status: 200, body: Array(StoreSimulator.guide.utf8))
-            reply.contentType = "text/plain; charset=utf-8"
-            return reply
+        case ("GET", "/"), ("GET", "/control"): return .text(StoreSimulator.guide)
         case (_, "/control/faults"): return try faults(request)
         case ("GET", "/control/requests"): return requests(query)
         case ("DELETE", "/control/requests"):
@@ -79,63 +53,47 @@ struct ControlEndpoint {
         case ("POST", "/control/reset"): try simulation.load(simulation.withState { $0.scenario })
         case ("PUT", "/control/scenario"):
             try simulation.load(Scenario.decode(json: Data(request.body.readableBytesView)))
-        default: return unknownPath
+        default:
+            return try simulation.withState { try $0.control(request) }
+                ?? .error(404, "no such control path; GET /control tells which there are")
         }
-        return object { _ in }
+        return .done
     }
-
-    private var unknownPath: Reply { failure(404, "no such control path; GET /control tells which there are") }
 
     // MARK: Customers
 
     private func customer(_ id: String, _ request: StoreRequest) throws -> Reply {
         switch request.method {
         case "PUT":
-            var scenario: CustomerScenario = try decode(request)
-            guard scenario.id.isEmpty || scenario.id == id else {
-                throw ScenarioError(keyPath: "id", message: "differs from the path; leave it out")
-            }
-            scenario.id = id
-            return show(try simulation.put(scenario))
+            let customer: CustomerScenario = try request.decoded(named: id, \.id, "id")
+            return show(try simulation.withState { try $0.revenueCat.book.put(customer, nowMs: $0.clock.nowMs) })
         case "GET":
             guard let record = simulation.withState({ $0.revenueCat.book.customer(id) }) else { break }
             return show(record)
         case "DELETE":
             guard simulation.withState({ $0.revenueCat.book.delete(id) != nil }) else { break }
-            return object { _ in }
-        default: return failure(405, "use PUT, GET or DELETE")
+            return .done
+        default: return .error(405, "use PUT, GET or DELETE")
         }
-        return failure(404, "no customer has the id \(id)")
+        return .error(404, "no customer has the id \(id)")
     }
 
     private func show(_ record: CustomerRecord) -> Reply {
-        object { json in
-            json.key("id")
-            json.value(record.id)
-            json.key("aliases")
-            json.beginArray()
-            for alias in record.aliases { json.value(alias) }
-            json.endArray()
-            json.key("subscriptions")
-            json.beginArray()
-            for item in record.subscriptions { show(&json, id: item.id, item.storeIdentifier, item.status) }
-            json.endArray()
-            json.key("purchases")
-            json.beginArray()
-            for item in record.purchases { show(&json, id: item.id, item.storeIdentifier, item.status) }
-            json.endArray()
+        func show(_ json: inout JSONBytes, _ items: [some ItemRecord]) {
+            for item in items {
+                json.object { json in
+                    json.member("id", item.id)
+                    json.member("store_identifier", item.storeIdentifier)
+                    json.member("status", item.status)
+                }
+            }
         }
-    }
-
-    private func show(_ json: inout JSONBytes, id: String, _ storeIdentifier: String, _ status: String) {
-        json.beginObject()
-        json.key("id")
-        json.value(id)
-        json.key("store_identifier")
-        json.value(storeIdentifier)
-        json.key("status")
-        json.value(status)
-        json.endObject()
+        return .object { json in
+            json.member("id", record.id)
+            json.array("aliases", record.aliases)
+            json.array("subscriptions") { show(&$0, record.subscriptions) }
+            json.array("purchases") { show(&$0, record.purchases) }
+        }
     }
 
     // MARK: Faults
@@ -143,76 +101,57 @@ struct ControlEndpoint {
     private func faults(_ request: StoreRequest) throws -> Reply {
         switch request.method {
         case "POST":
-            let rules: FaultList = try decode(request)
-            simulation.inject(rules.rules)
-        case "DELETE": simulation.clearFaults()
+            let rules: FaultList = try request.decoded(emptyIsObject: false)
+            simulation.withState { $0.faults.add(rules.rules) }
+        case "DELETE": simulation.withState { $0.faults = FaultBook([]) }
         case "GET": break
-        default: return failure(405, "use GET, POST or DELETE")
+        default: return .error(405, "use GET, POST or DELETE")
         }
         let entries = simulation.withState { $0.faults.entries }
-        return object { json in
-            json.key("faults")
-            json.beginArray()
-            for entry in entries {
-                json.beginObject()
-                json.key("rule")
-                // A rule is always encodable: it came in as JSON or YAML.
-                json.raw((try? JSONEncoder().encode(entry.rule)).map { String(decoding: $0, as: UTF8.self) } ?? "null")
-                json.key("matched")
-                json.value(entry.matched)
-                json.key("used")
-                json.value(entry.used)
-                json.endObject()
+        return try .object { json in
+            try json.array("faults") { json in
+                for entry in entries {
+                    let rule = String(decoding: try JSONEncoder().encode(entry.rule), as: UTF8.self)
+                    json.object { json in
+                        json.member("rule", raw: rule)
+                        json.member("matched", entry.matched)
+                        json.member("used", entry.used)
+                    }
+                }
             }
-            json.endArray()
         }
     }
 
     // MARK: Counts
 
     private func requests(_ query: Substring) -> Reply {
-        let report = simulation.requestReport()
-        return object { json in
-            json.key("total")
-            json.value(report.total)
-            json.key("in_flight")
-            json.value(report.inFlight)
-            json.key("max_in_flight")
-            json.value(report.peakInFlight)
-            json.key("busiest_minute")
-            json.value(report.busiestMinute)
-            json.key("by_path")
-            json.counts(report.byPath)
-            json.key("by_status")
+        let (tally, concurrency) = (simulation.withState { $0.tally }, simulation.concurrency)
+        return .object { json in
+            json.member("total", tally.total)
+            json.member("in_flight", concurrency.now)
+            json.member("max_in_flight", concurrency.peak)
+            json.member("busiest_minute", tally.busiestMinute.requests)
+            json.counts("by_path", tally.paths)
             // A connection that was closed without an answer has no status.
-            let names = report.byStatus.map { ($0.key == 0 ? "dropped" : "\($0.key)", $0.value) }
-            json.counts(Dictionary(uniqueKeysWithValues: names))
+            let names = tally.byStatus.map { ($0.key == 0 ? "dropped" : "\($0.key)", $0.value) }
+            json.counts("by_status", Dictionary(uniqueKeysWithValues: names))
             if let id = PercentCoding.value(of: "customer", in: query) {
-                json.key("customer")
-                json.counts([id: report.byCustomer[id] ?? 0])
+                json.counts("customer", [id: tally.byCustomer[id] ?? 0])
             }
             if PercentCoding.value(of: "customers", in: query) == "true" {
-                json.key("by_customer")
-                json.counts(report.byCustomer)
-                json.key("uncounted_customers")
-                json.value(report.uncountedCustomers)
+                json.counts("by_customer", tally.byCustomer)
+                json.member("uncounted_customers", tally.uncountedCustomers)
             }
-            if PercentCoding.value(of: "log", in: query) == "true" {
-                json.key("log")
-                json.beginArray()
-                for request in report.log { json.value(request) }
-                json.endArray()
-            }
+            if PercentCoding.value(of: "log", in: query) == "true" { json.array("log", tally.log ?? []) }
         }
     }
 
     private func events() -> Reply {
         let events = simulation.withState { $0.revenueCat.events }
-        return object { json in
-            json.key("events")
-            json.beginArray()
-            for event in events { json.raw(event) }
-            json.endArray()
+        return .object { json in
+            json.array("events") { json in
+                for event in events { json.raw(event) }
+            }
         }
     }
 
@@ -220,63 +159,55 @@ struct ControlEndpoint {
 
     private func clock(_ request: StoreRequest) throws -> Reply {
         if request.method == "POST" {
-            let change: ClockChange = try decode(request)
+            let change: ClockChange = try request.decoded(emptyIsObject: false)
             simulation.withState { state in
                 if let time = change.set { state.clock.set(time) }
                 if case .offset(let milliseconds) = change.shift { state.clock.shift(by: milliseconds) }
                 if let frozen = change.frozen { state.clock.setFrozen(frozen) }
             }
         } else if request.method != "GET" {
-            return failure(405, "use GET or POST")
+            return .error(405, "use GET or POST")
         }
         let clock = simulation.withState { $0.clock }
-        return object { json in
-            json.key("now_ms")
-            json.value(clock.nowMs)
-            json.key("shift_ms")
-            json.value(clock.shiftMs)
-            json.key("frozen")
-            json.value(clock.frozenAtMs != nil)
+        return .object { json in
+            json.member("now_ms", clock.nowMs)
+            json.member("shift_ms", clock.shiftMs)
+            json.member("frozen", clock.frozenAtMs != nil)
         }
     }
+}
 
-    // MARK: Parts
-
-    private func object(_ body: (inout JSONBytes) -> Void) -> Reply {
-        var json = JSONBytes()
-        json.beginObject()
-        body(&json)
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
-    }
-
-    private func failure(_ status: Int, _ message: String) -> Reply {
-        var json = JSONBytes(capacity: 256)
-        json.beginObject()
-        json.key("error")
-        json.value(message)
-        json.endObject()
-        return Reply(status: status, body: json.bytes)
-    }
-
-    private func decode<Body: Decodable>(_ request: StoreRequest) throws -> Body {
-        do {
-            return try JSONDecoder().decode(Body.self, from: Data(request.body.readableBytesView))
-        } catch let error as DecodingError {
-            throw ScenarioError(error)
+extension Simulation.State {
+    /// Answers a request below a store's part of the control endpoint.
+    ///
+    /// - Returns: `nil` where there is no such path.
+    /// - Throws: `ScenarioError` for a fault in the request.
+    mutating func control(_ request: StoreRequest) throws -> Reply? {
+        let parts = request.path.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0].isEmpty, parts[1] == "control" else { return nil }
+        let (path, nowMs) = (parts[3], clock.nowMs)
+        switch parts[2] {
+        case "app-store":
+            if let id = path.split(separator: "/").last { shareWithAppStore(String(id)) }
+            return try appStore.control(request, path, nowMs: nowMs)
+        case "google-play": return try googlePlay.control(request, path, nowMs: nowMs)
+        case "onside": return try onside.control(request, path, nowMs: nowMs)
+        case "identity": return try identity.control(request, path, nowMs: nowMs)
+        case "webhooks": return try webhook(request, path)
+        default: return nil
         }
     }
 }
 
 extension JSONBytes {
     /// Writes counts by name, sorted.
-    fileprivate mutating func counts(_ counts: [String: Int]) {
-        beginObject()
-        for (name, count) in counts.sorted(by: { $0.key < $1.key }) {
-            key(name)
-            value(count)
+    fileprivate mutating func counts(_ name: StaticString, _ counts: [String: Int]) {
+        object(name) { json in
+            for (name, count) in counts.sorted(by: { $0.key < $1.key }) {
+                json.key(name)
+                json.value(Int64(count))
+            }
         }
-        endObject()
     }
 }
 
@@ -285,29 +216,24 @@ private struct FaultList: Decodable {
     let rules: [FaultRule]
 
     init(from decoder: any Decoder) throws {
-        if (try? decoder.unkeyedContainer()) != nil {
-            rules = try [FaultRule](from: decoder)
-        } else {
-            rules = [try FaultRule(from: decoder)]
-        }
+        let isList = (try? decoder.unkeyedContainer()) != nil
+        rules = isList ? try [FaultRule](from: decoder) : [try FaultRule(from: decoder)]
     }
 }
 
 /// A change of the simulated time.
-private struct ClockChange: Decodable {
+private struct ClockChange: ScenarioObject {
     var set: Int64?
     var shift: Moment?
     var frozen: Bool?
 
-    enum CodingKeys: String, CodingKey, CaseIterable { case set, shift, frozen }
+    static let fields: [ScenarioField<Self>] = [
+        .optional("set", \.set), .optional("shift", \.shift), .optional("frozen", \.frozen),
+    ]
 
-    init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        set = try fields.optional(.set)
-        shift = try fields.optional(.shift)
-        frozen = try fields.optional(.frozen)
+    func check() throws {
         if case .absolute = shift {
-            throw fields.fault(.shift, "is a moment; write a distance such as +13d, or use set")
+            throw FieldFault(message: "is a moment; write a distance such as +13d, or use set", at: "shift")
         }
     }
 }

@@ -6,85 +6,17 @@ package struct RequestReport: Sendable {
     package var inFlight: Int
     /// The most requests that were being answered at once; a request counts from its arrival to its last byte.
     package var peakInFlight: Int
-    /// The most requests within any sixty seconds.
-    package var busiestMinute: Int
     /// Requests by `METHOD /path/{template}`.
     package var byPath: [String: Int]
     /// Answers by HTTP status; 0 counts connections that were closed instead.
     package var byStatus: [Int: Int]
-    /// Requests by the customer id in the path, for the first 10,000 different ids.
-    package var byCustomer: [String: Int]
-    /// Requests whose customer was not counted because of that bound.
-    package var uncountedCustomers: Int
-    /// Requests as `METHOD /path` in the order of their arrival, the first 10,000; empty where that was not requested.
-    package var log: [String]
-}
-
-extension Simulation {
-    /// Stores a customer in place of the one with the same id.
-    ///
-    /// - Throws: `CustomerBook.Conflict` when an id or alias belongs to another customer.
-    func put(_ customer: CustomerScenario) throws -> CustomerRecord {
-        try withState { try $0.revenueCat.book.put(customer, nowMs: $0.clock.nowMs) }
-    }
-
-    /// Adds fault rules behind those in force.
-    func inject(_ rules: [FaultRule]) {
-        withState { state in
-            for rule in rules { state.faults.add(rule) }
-        }
-    }
-
-    /// Removes all fault rules, those of the scenario included.
-    func clearFaults() {
-        withState { $0.faults = FaultBook([]) }
-    }
-
-    /// What was asked so far.
-    func requestReport() -> RequestReport {
-        let tally = withState { $0.tally }
-        let concurrency = concurrency
-        return RequestReport(
-            total: tally.total,
-            inFlight: concurrency.now,
-            peakInFlight: concurrency.peak,
-            busiestMinute: tally.busiestMinute.requests,
-            byPath: tally.paths,
-            byStatus: tally.byStatus,
-            byCustomer: tally.byCustomer,
-            uncountedCustomers: tally.uncountedCustomers,
-            log: tally.log ?? []
-        )
-    }
 }
 
 // The control endpoint without HTTP, for tests in the same process.
 extension StoreSimulator {
-    /// Stores a customer in place of the one with the same id.
-    ///
-    /// - Throws: `ScenarioError` when it has no id, or an id or alias belongs to another customer.
-    package func put(_ customer: CustomerScenario) throws {
-        guard !customer.id.isEmpty else { throw ScenarioError(keyPath: "id", message: "is missing; add it") }
-        do {
-            _ = try simulation.put(customer)
-        } catch let conflict as CustomerBook.Conflict {
-            throw ScenarioError(keyPath: "id", message: "\"\(conflict.id)\" belongs to \(conflict.owner)")
-        }
-    }
-
-    /// Deletes a customer by any of its ids; nothing happens where there is none.
-    package func deleteCustomer(_ id: String) {
-        simulation.withState { _ = $0.revenueCat.book.delete(id) }
-    }
-
     /// Adds fault rules behind those in force.
     package func inject(_ rules: FaultRule...) {
-        simulation.inject(rules)
-    }
-
-    /// Removes all fault rules, those of the scenario included.
-    package func clearFaults() {
-        simulation.clearFaults()
+        simulation.withState { $0.faults.add(rules) }
     }
 
     /// Moves the simulated time by so many milliseconds; negative is back.
@@ -94,6 +26,13 @@ extension StoreSimulator {
 
     /// What was asked so far.
     package func requestReport() -> RequestReport {
-        simulation.requestReport()
+        let (tally, concurrency) = (simulation.withState { $0.tally }, simulation.concurrency)
+        return RequestReport(
+            total: tally.total,
+            inFlight: concurrency.now,
+            peakInFlight: concurrency.peak,
+            byPath: tally.paths,
+            byStatus: tally.byStatus
+        )
     }
 }

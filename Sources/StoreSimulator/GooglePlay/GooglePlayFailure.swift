@@ -13,43 +13,31 @@ struct GooglePlayFailure: Error, Sendable {
         self.backoffMs = backoffMs
     }
 
-    static let noToken = GooglePlayFailure(
+    static let noToken = Self(
         401,
         "authError",
         "Request had invalid authentication credentials. Expected OAuth 2 access token."
     )
-    static let noPackage = GooglePlayFailure(
-        404,
-        "applicationNotFound",
-        "No application was found for the given package name."
-    )
-    static let badToken = GooglePlayFailure(400, "invalid", "Invalid Value")
-    static let unknownToken = GooglePlayFailure(
-        404,
-        "purchaseTokenNotFound",
-        "The purchase token was not found."
-    )
-    static let gone = GooglePlayFailure(
+    static let noPackage = Self(404, "applicationNotFound", "No application was found for the given package name.")
+    static let badToken = Self(400, "invalid", "Invalid Value")
+    static let unknownToken = Self(404, "purchaseTokenNotFound", "The purchase token was not found.")
+    static let gone = Self(
         410,
         "subscriptionPurchaseNoLongerAvailable",
         "The subscription purchase is no longer available for query because it has been expired for too long."
     )
-    static let invalidToken = GooglePlayFailure(
-        410,
-        "purchaseTokenNoLongerValid",
-        "The purchase token is no longer valid."
-    )
-    static let wrongProduct = GooglePlayFailure(
+    static let invalidToken = Self(410, "purchaseTokenNoLongerValid", "The purchase token is no longer valid.")
+    static let wrongProduct = Self(
         400,
         "purchaseTokenDoesNotMatchProductId",
         "The purchase token does not match the product ID."
     )
-    static let wrongState = GooglePlayFailure(
+    static let wrongState = Self(
         400,
         "invalidPurchaseState",
         "The purchase is not in a valid state to perform the desired operation."
     )
-    static let noOrder = GooglePlayFailure(404, "notFound", "The order was not found.")
+    static let noOrder = Self(404, "notFound", "The order was not found.")
 
     /// The usual error of a status, as the fault rules ask for it.
     static func usual(_ status: Int, reason: String?, backoffMs: Int64?) -> GooglePlayFailure {
@@ -91,39 +79,25 @@ struct GooglePlayFailure: Error, Sendable {
 
     /// The answer on the wire.
     var reply: Reply {
-        var json = JSONBytes(capacity: 512)
-        json.beginObject()
-        json.key("error")
-        if isOAuth {
-            json.value(reason)
-            json.key("error_description")
-            json.value(message)
-        } else {
-            json.beginObject()
-            json.key("code")
-            json.value(status)
-            json.key("message")
-            json.value(message)
-            json.key("errors")
-            json.beginArray()
-            json.beginObject()
-            json.key("message")
-            json.value(message)
-            json.key("domain")
-            json.value(reason.hasSuffix("Exceeded") ? "usageLimits" : "androidpublisher")
-            json.key("reason")
-            json.value(reason)
-            json.endObject()
-            json.endArray()
-            if let canonical {
-                json.key("status")
-                json.value(canonical)
+        Reply.object(status) { json in
+            if isOAuth {
+                json.member("error", reason)
+                json.member("error_description", message)
+                return
             }
-            json.endObject()
+            json.object("error") { json in
+                json.member("code", status)
+                json.member("message", message)
+                json.array("errors") { json in
+                    json.object { json in
+                        json.member("message", message)
+                        json.member("domain", reason.hasSuffix("Exceeded") ? "usageLimits" : "androidpublisher")
+                        json.member("reason", reason)
+                    }
+                }
+                json.optional("status", canonical)
+            }
         }
-        json.endObject()
-        var reply = Reply(status: status, body: json.bytes)
-        if let backoffMs { reply.headers.append(Header("Retry-After", "\((backoffMs + 999) / 1000)")) }
-        return reply
+        .waiting(backoffMs)
     }
 }

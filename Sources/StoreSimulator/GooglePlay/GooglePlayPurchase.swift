@@ -2,7 +2,7 @@
 struct GooglePlayPurchase: Sendable {
     /// What Google Play says of a subscription at some moment.
     enum Standing: Sendable {
-        case told(GooglePlayPurchaseScenario.State)
+        case reported(GooglePlayPurchaseScenario.State)
         /// It was not acknowledged in time.
         case takenBack
         /// Another purchase stands in its place.
@@ -58,9 +58,7 @@ struct GooglePlayPurchase: Sendable {
             digits += "\(hash % 10)"
             hash = hash / 10 == 0 ? SplitMix64.mix(hash &+ 1) : hash / 10
         }
-        let cuts = [0..<4, 4..<8, 8..<12, 12..<17]
-        let text = Array(digits)
-        return "GPA." + cuts.map { String(text[$0]) }.joined(separator: "-")
+        return Identifiers.transaction(store: "play_store", digits: digits)
     }
 
     var willRenew: Bool {
@@ -102,9 +100,9 @@ struct GooglePlayPurchase: Sendable {
         if let deadline = deadlineMs(within: within), nowMs >= deadline { return .takenBack }
         guard let state = scenario.state else {
             if isReplaced { return .replaced }
-            return hasEnded(at: nowMs) ? .told(.expired) : .told(.active)
+            return hasEnded(at: nowMs) ? .reported(.expired) : .reported(.active)
         }
-        return (state == .active || state == .canceled) && hasEnded(at: nowMs) ? .told(.expired) : .told(state)
+        return (state == .active || state == .canceled) && hasEnded(at: nowMs) ? .reported(.expired) : .reported(state)
     }
 
     private func hasEnded(at nowMs: Int64) -> Bool {

@@ -1,7 +1,7 @@
 /// One purchase of a scenario: a token, and what Google Play tells of it.
-package struct GooglePlayPurchaseScenario: Sendable, Codable, Hashable {
+struct GooglePlayPurchaseScenario: ScenarioObject, Hashable {
     /// What a purchase has come to.
-    package enum State: String, Sendable, CaseIterable, ScenarioWord {
+    enum State: String, ScenarioWord {
         case active, grace, paused, canceled, expired, pending, unknown, gone, deferred
         case onHold = "on_hold"
         /// Cancelled, over, and not said to be expired.
@@ -11,120 +11,79 @@ package struct GooglePlayPurchaseScenario: Sendable, Codable, Hashable {
         case silentGrace = "silent_grace"
     }
 
-    package enum Kind: String, Sendable, CaseIterable, ScenarioWord {
+    enum Kind: String, ScenarioWord {
         case subscription
         case oneTime = "one_time"
     }
 
     /// Another product of the same subscription.
-    package struct AddOn: Sendable, Codable, Hashable {
-        package var product: String
-        package var plan: String
-        package var expires: Moment?
+    struct AddOn: ScenarioObject, Hashable {
+        var product = ""
+        var plan = "monthly"
+        var expires: Moment?
 
-        package enum CodingKeys: String, CodingKey, CaseIterable { case product, plan, expires }
-
-        package init(from decoder: any Decoder) throws {
-            let fields = try StrictFields<CodingKeys>(decoder)
-            product = try fields.required(.product)
-            plan = try fields.optional(.plan) ?? "monthly"
-            expires = try fields.optional(.expires)
-        }
+        static let fields: [ScenarioField<Self>] = [
+            .required("product", \.product), .value("plan", \.plan), .optional("expires", \.expires),
+        ]
     }
 
     /// What a purchase made in Play tells of the expired one before it, until it is acknowledged.
-    package struct OutOfApp: Sendable, Codable, Hashable {
-        package var expiredToken: String?
-        package var account: String?
+    struct OutOfApp: ScenarioObject, Hashable {
+        var expiredToken: String?
+        var account: String?
 
-        package enum CodingKeys: String, CodingKey, CaseIterable {
-            case account
-            case expiredToken = "expired_token"
-        }
-
-        package init(from decoder: any Decoder) throws {
-            let fields = try StrictFields<CodingKeys>(decoder)
-            expiredToken = try fields.optional(.expiredToken)
-            account = try fields.optional(.account)
-        }
+        static let fields: [ScenarioField<Self>] = [
+            .optional("expired_token", \.expiredToken), .optional("account", \.account),
+        ]
     }
 
-    package var token: String
-    package var product = "pro"
-    package var plan = "monthly"
+    /// May stay empty where the control path names it.
+    var token = ""
+    var product = "pro"
+    var plan = "monthly"
     /// Absent: `active`, or replaced where another purchase is linked to it.
-    package var state: State?
-    package var kind = Kind.subscription
+    var state: State?
+    var kind = Kind.subscription
     /// The token that it replaced.
-    package var linked: String?
+    var linked: String?
     /// The obfuscated account id; empty: the object that should hold it is there and empty.
-    package var account: String?
-    package var profile: String?
+    var account: String?
+    var profile: String?
     /// The first order's number; derived from the token by default.
-    package var orderID: String?
+    var orderID: String?
     /// Numbers of renewals by which it is found as well; the last one is the latest order.
-    package var orderIDs: [String] = []
-    package var started: Moment?
-    package var expires: Moment?
-    package var acknowledged = true
-    package var prepaid = false
-    package var test = false
-    package var autoRenew: Bool?
-    package var addons: [AddOn] = []
-    package var outOfApp: OutOfApp?
+    var orderIDs: [String] = []
+    var started: Moment?
+    var expires: Moment?
+    var acknowledged = true
+    var prepaid = false
+    var test = false
+    var autoRenew: Bool?
+    var addons: [AddOn] = []
+    var outOfApp: OutOfApp?
     /// The product that a `deferred` one becomes.
-    package var replacement: String?
-    package var consumed = false
+    var replacement: String?
+    var consumed = false
     /// When its last order was voided, and why by Google's number.
-    package var voided: Moment?
-    package var voidedReason = 0
+    var voided: Moment?
+    var voidedReason = 0
     /// Digits of the fractions of its times: 0, 3, 6 or 9.
-    package var fractionDigits = 3
+    var fractionDigits = 3
 
-    /// Makes a purchase.
-    package init(token: String, state: State? = nil) {
-        self.token = token
-        self.state = state
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .value("token", \.token), .optional("state", \.state), .value("product", \.product), .value("plan", \.plan),
+        .value("kind", \.kind), .optional("linked", \.linked), .optional("account", \.account),
+        .optional("profile", \.profile), .optional("order_id", \.orderID), .value("order_ids", \.orderIDs),
+        .optional("started", \.started), .optional("expires", \.expires), .value("acknowledged", \.acknowledged),
+        .value("prepaid", \.prepaid), .value("test", \.test), .optional("auto_renew", \.autoRenew),
+        .value("addons", \.addons), .optional("out_of_app", \.outOfApp), .optional("replacement", \.replacement),
+        .value("consumed", \.consumed), .optional("voided", \.voided),
+        .value("voided_reason", \.voidedReason, in: 0...99), .value("fraction_digits", \.fractionDigits),
+    ]
 
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case token, product, plan, state, kind, linked, account, profile, started, expires, acknowledged, prepaid, test
-        case addons, replacement, consumed, voided
-        case orderID = "order_id"
-        case orderIDs = "order_ids"
-        case autoRenew = "auto_renew"
-        case outOfApp = "out_of_app"
-        case voidedReason = "voided_reason"
-        case fractionDigits = "fraction_digits"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        // The control endpoint takes it from the path.
-        self.init(token: try fields.optional(.token) ?? "", state: try fields.optional(.state))
-        product = try fields.optional(.product) ?? product
-        plan = try fields.optional(.plan) ?? plan
-        kind = try fields.optional(.kind) ?? .subscription
-        linked = try fields.optional(.linked)
-        account = try fields.optional(.account)
-        profile = try fields.optional(.profile)
-        orderID = try fields.optional(.orderID)
-        orderIDs = try fields.optional(.orderIDs) ?? []
-        started = try fields.optional(.started)
-        expires = try fields.optional(.expires)
-        acknowledged = try fields.optional(.acknowledged) ?? true
-        prepaid = try fields.optional(.prepaid) ?? false
-        test = try fields.optional(.test) ?? false
-        autoRenew = try fields.optional(.autoRenew)
-        addons = try fields.optional(.addons) ?? []
-        outOfApp = try fields.optional(.outOfApp)
-        replacement = try fields.optional(.replacement)
-        consumed = try fields.optional(.consumed) ?? false
-        voided = try fields.optional(.voided)
-        voidedReason = try fields.integer(.voidedReason, in: 0...99) ?? 0
-        fractionDigits = try fields.optional(.fractionDigits) ?? 3
+    func check() throws {
         guard [0, 3, 6, 9].contains(fractionDigits) else {
-            throw fields.fault(.fractionDigits, "is \(fractionDigits); use 0, 3, 6 or 9")
+            throw FieldFault(message: "is \(fractionDigits); use 0, 3, 6 or 9", at: "fraction_digits")
         }
     }
 }

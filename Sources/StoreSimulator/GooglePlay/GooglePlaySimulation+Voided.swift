@@ -28,23 +28,27 @@ extension GooglePlaySimulation {
         let all = allVoided(nowMs: nowMs).filter { voided in
             window.contains(voided.atMs) && (withSubscriptions || voided.purchase.scenario.kind == .oneTime)
         }
-        var json = JSONBytes()
-        json.beginObject()
-        if from + size < all.count {
-            json.key("tokenPagination")
-            json.beginObject()
-            json.key("nextPageToken")
-            json.value("\(from + size).\(window.lowerBound).\(window.upperBound)")
-            json.endObject()
+        return .object { json in
+            if from + size < all.count {
+                json.object("tokenPagination") { json in
+                    json.member("nextPageToken", "\(from + size).\(window.lowerBound).\(window.upperBound)")
+                }
+            }
+            guard !all.isEmpty else { return }
+            json.array("voidedPurchases") { json in
+                for voided in all.dropFirst(from).prefix(size) {
+                    json.object { json in
+                        json.member("kind", literal: "androidpublisher#voidedPurchase")
+                        json.member("purchaseToken", voided.purchase.scenario.token)
+                        json.member("orderId", voided.purchase.latestOrderID(at: nowMs))
+                        json.member("purchaseTimeMillis", "\(voided.purchase.startedMs)")
+                        json.member("voidedTimeMillis", "\(voided.atMs)")
+                        json.member("voidedSource", voided.reason == 8 ? 2 : 0)
+                        json.member("voidedReason", voided.reason)
+                    }
+                }
+            }
         }
-        if !all.isEmpty {
-            json.key("voidedPurchases")
-            json.beginArray()
-            for voided in all.dropFirst(from).prefix(size) { write(voided, nowMs: nowMs, to: &json) }
-            json.endArray()
-        }
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
     }
 
     private func allVoided(nowMs: Int64) -> [Voided] {
@@ -57,24 +61,5 @@ extension GooglePlaySimulation {
             return Voided(purchase: purchase, atMs: deadline ?? nowMs, reason: 8)
         }
         return all.sorted { ($0.atMs, $0.purchase.scenario.token) < ($1.atMs, $1.purchase.scenario.token) }
-    }
-
-    private func write(_ voided: Voided, nowMs: Int64, to json: inout JSONBytes) {
-        json.beginObject()
-        json.key("kind")
-        json.literal("androidpublisher#voidedPurchase")
-        json.key("purchaseToken")
-        json.value(voided.purchase.scenario.token)
-        json.key("orderId")
-        json.value(voided.purchase.latestOrderID(at: nowMs))
-        json.key("purchaseTimeMillis")
-        json.value("\(voided.purchase.startedMs)")
-        json.key("voidedTimeMillis")
-        json.value("\(voided.atMs)")
-        json.key("voidedSource")
-        json.value(voided.reason == 8 ? 2 : 0)
-        json.key("voidedReason")
-        json.value(voided.reason)
-        json.endObject()
     }
 }

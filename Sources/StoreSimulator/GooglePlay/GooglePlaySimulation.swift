@@ -3,10 +3,7 @@ internal import NIOCore
 
 /// The state of Google Play.
 struct GooglePlaySimulation: SimulatedStore {
-    static let endpoints = [
-        "google_play.oauth", "google_play.subscription", "google_play.product", "google_play.acknowledge",
-        "google_play.order", "google_play.voided",
-    ]
+    static let endpoints = GooglePlayRoute.Endpoint.allCases.map(\.rawValue)
 
     static let guide = """
         GOOGLE PLAY (google_play: in a scenario)
@@ -98,15 +95,15 @@ struct GooglePlaySimulation: SimulatedStore {
     // MARK: Requests
 
     func route(_ request: StoreRequest) -> StoreRoute? {
-        GooglePlayRoute(method: request.method, target: request.target)?.storeRoute
+        GooglePlayRoute(request)?.storeRoute
     }
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
         GooglePlayFailure.usual(status, reason: effect.errorType, backoffMs: effect.backoffMs).reply
     }
 
     mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
-        guard let route = GooglePlayRoute(method: request.method, target: request.target) else {
+        guard let route = GooglePlayRoute(request) else {
             return Reply(status: 404)
         }
         do throws(GooglePlayFailure) {
@@ -121,39 +118,37 @@ struct GooglePlaySimulation: SimulatedStore {
         _ route: GooglePlayRoute,
         nowMs: Int64
     ) throws(GooglePlayFailure) -> Reply {
-        if route == .oauth { return try giveToken(request) }
-        guard isLetIn(request.authorization) else { throw .noToken }
+        if route.endpoint == .oauth { return try giveToken(request) }
+        guard isLetIn(request.bearer) else { throw .noToken }
         guard route.package == nil || route.package == settings.package else { throw .noPackage }
-        var renderer = GooglePlayRenderer(nowMs: nowMs)
-        switch route {
-        case .oauth, .unknown: return Reply(status: 404)
-        case .subscription(_, let token):
-            let purchase = try find(token)
+        switch route.endpoint {
+        case .oauth, nil: return Reply(status: 404)
+        case .subscription:
+            let purchase = try find(route.subject)
             // Strange, and so it is: a one-time purchase is said to be no longer valid.
             guard purchase.scenario.kind == .subscription else { throw .invalidToken }
             guard purchase.scenario.state != .gone else { throw .gone }
-            return renderer.subscription(purchase, standing(purchase, nowMs: nowMs))
-        case .product(_, let token):
-            let purchase = try find(token)
+            let standing = standing(purchase, nowMs: nowMs)
+            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).subscription(standing)
+        case .product:
+            let purchase = try find(route.subject)
             guard purchase.scenario.kind == .oneTime else { throw .unknownToken }
             guard purchase.scenario.state != .gone else { throw .invalidToken }
-            return renderer.product(purchase, standing(purchase, nowMs: nowMs))
-        case .acknowledge(_, let product, let token, let isSubscription):
-            try acknowledge(token, product, isSubscription: isSubscription, request, nowMs: nowMs)
+            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).product(standing(purchase, nowMs: nowMs))
+        case .acknowledge:
+            try acknowledge(route, request, nowMs: nowMs)
             return Reply(status: 200)
-        case .order(_, let id):
+        case .order:
+            let id = route.subject
             let shared = shared.flatMap { $0.hasOrder(id) ? $0 : nil }
             guard let purchase = purchases.values.first(where: { $0.hasOrder(id) }) ?? shared else { throw .noOrder }
-            return renderer.order(id, of: purchase)
-        case .voided(_, let query): return try voided(query[...], nowMs: nowMs)
+            return GooglePlayRenderer(purchase: purchase, nowMs: nowMs).order(id)
+        case .voided: return try voided(request.query, nowMs: nowMs)
         }
     }
 
     private func find(_ token: String) throws(GooglePlayFailure) -> GooglePlayPurchase {
-        let isToken = token.utf8.allSatisfy { byte in
-            "._-".utf8.contains(byte) || Unicode.Scalar(byte).properties.isAlphabetic && byte < 0x80
-                || (0x30...0x39).contains(byte)
-        }
+        let isToken = token.utf8.allSatisfy { $0.isAlphanumeric || "._-".utf8.contains($0) }
         guard !token.isEmpty, isToken else { throw .badToken }
         guard let purchase = purchases[token] ?? shared.flatMap({ $0.scenario.token == token ? $0 : nil }) else {
             throw .unknownToken
@@ -162,15 +157,14 @@ struct GooglePlaySimulation: SimulatedStore {
     }
 
     private mutating func acknowledge(
-        _ token: String,
-        _ product: String,
-        isSubscription: Bool,
+        _ route: GooglePlayRoute,
         _ request: StoreRequest,
         nowMs: Int64
     ) throws(GooglePlayFailure) {
+        let (token, product) = (route.subject, route.product)
         var purchase = try find(token)
         guard purchase.scenario.state != .gone else { throw .gone }
-        guard (purchase.scenario.kind == .subscription) == isSubscription else { throw .unknownToken }
+        guard (purchase.scenario.kind == .subscription) == route.isSubscription else { throw .unknownToken }
         // What is shared was acknowledged long ago.
         guard purchases[token] != nil else { throw .wrongState }
         purchase.acknowledgeCalls += 1
@@ -178,12 +172,12 @@ struct GooglePlaySimulation: SimulatedStore {
         guard
             product == purchase.scenario.product || purchase.scenario.addons.contains(where: { $0.product == product })
         else { throw .wrongProduct }
-        guard case .told(let state) = standing(purchase, nowMs: nowMs), !purchase.isAcknowledged else {
+        guard case .reported(let state) = standing(purchase, nowMs: nowMs), !purchase.isAcknowledged else {
             throw .wrongState
         }
         switch state {
         case .pending, .pendingCanceled, .expired, .canceledPast: throw .wrongState
-        case .canceled where !isSubscription: throw .wrongState
+        case .canceled where !route.isSubscription: throw .wrongState
         default: break
         }
         purchase.isAcknowledged = true
@@ -203,11 +197,8 @@ struct GooglePlaySimulation: SimulatedStore {
 
     // MARK: Access tokens
 
-    private func isLetIn(_ authorization: String?) -> Bool {
-        guard let authorization, authorization.hasPrefix("Bearer "),
-            let until = accessTokens[String(authorization.dropFirst("Bearer ".count))]
-        else { return false }
-        return SimulatedClock.machine() < until
+    private func isLetIn(_ token: String?) -> Bool {
+        token.flatMap { accessTokens[$0] }.map { SimulatedClock.machine() < $0 } ?? false
     }
 
     private mutating func giveToken(_ request: StoreRequest) throws(GooglePlayFailure) -> Reply {
@@ -218,25 +209,20 @@ struct GooglePlaySimulation: SimulatedStore {
         else { throw GooglePlayFailure(400, "unsupported_grant_type", "Invalid grant_type") }
         // The simulated time may be months away, but the client's clock signs the assertion.
         let nowMs = SimulatedClock.machine()
-        do throws(GoogleServiceAccount.Refusal) {
-            try GoogleServiceAccount.shared.check(assertion, at: nowMs / 1000)
-        } catch {
-            throw GooglePlayFailure(400, error.error, error.description)
-        }
+        try GoogleServiceAccount.shared.check(assertion, at: nowMs / 1000)
         tokensGiven += 1
         let token = "ya29.simulated-\(tokensGiven)-\(String(SplitMix64.mix(tokensGiven), radix: 16))"
         accessTokens = accessTokens.filter { $0.value > nowMs }
         accessTokens[token] = nowMs + settings.tokenLifetime.milliseconds
-        var json = JSONBytes(capacity: 256)
-        json.beginObject()
-        json.key("access_token")
-        json.value(token)
-        json.key("expires_in")
         let seconds = settings.tokenLifetime.milliseconds / 1000
-        if settings.expiresIn == .text { json.value("\(seconds)") } else { json.value(seconds) }
-        json.key("token_type")
-        json.literal("Bearer")
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
+        return .object { json in
+            json.member("access_token", token)
+            if settings.expiresIn == .text {
+                json.member("expires_in", "\(seconds)")
+            } else {
+                json.member("expires_in", seconds)
+            }
+            json.member("token_type", literal: "Bearer")
+        }
     }
 }

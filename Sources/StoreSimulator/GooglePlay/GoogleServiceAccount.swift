@@ -37,35 +37,18 @@ struct GoogleServiceAccount: Sendable {
         publicKey = key.publicKey
     }
 
-    /// Why an assertion is refused, in the token endpoint's words.
-    struct Refusal: Error, Sendable {
-        var error: String
-        var description: String
-
-        static func grant(_ description: String) -> Refusal {
-            Refusal(error: "invalid_grant", description: description)
-        }
-    }
-
     private static let audience = "https://oauth2.googleapis.com/token"
     private static let scope = "https://www.googleapis.com/auth/androidpublisher"
 
-    /// Checks an assertion.
-    ///
-    /// - Parameters:
-    ///   - assertion: a compact JWS.
-    ///   - seconds: the machine's clock, in seconds since 1970.
-    /// - Throws: `Refusal`.
-    func check(_ assertion: String, at seconds: Int64) throws(Refusal) {
-        let parts = assertion.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3, let header = Self.object(parts[0]), let claims = Self.object(parts[1]),
-            let signature = Self.bytes(parts[2])
+    /// Checks an assertion, a compact JWS, by the machine's clock in seconds since 1970.
+    func check(_ assertion: String, at seconds: Int64) throws(GooglePlayFailure) {
+        guard let parts = SignedText.Parts(assertion), let header = Self.object(parts.header),
+            let claims = Self.object(parts.claims)
         else { throw .grant("Bad Request") }
         guard claims["iss"] as? String == Self.email else { throw .grant("Invalid grant: account not found") }
-        let signed = Data((parts[0] + "." + parts[1]).utf8)
         let isValid = publicKey.isValidSignature(
-            _RSA.Signing.RSASignature(rawRepresentation: signature),
-            for: signed,
+            _RSA.Signing.RSASignature(rawRepresentation: parts.signature),
+            for: parts.signed,
             padding: .insecurePKCS1v1_5
         )
         guard header["alg"] as? String == "RS256", isValid else { throw .grant("Invalid JWT Signature.") }
@@ -80,19 +63,16 @@ struct GoogleServiceAccount: Sendable {
             )
         }
         guard let scopes = claims["scope"] as? String, scopes.split(separator: " ").contains(Self.scope[...]) else {
-            throw Refusal(
-                error: "invalid_scope",
-                description: "Invalid OAuth scope or ID token audience provided."
-            )
+            throw GooglePlayFailure(400, "invalid_scope", "Invalid OAuth scope or ID token audience provided.")
         }
     }
 
-    private static func object(_ part: Substring) -> [String: Any]? {
-        bytes(part).flatMap { try? JSONSerialization.jsonObject(with: $0) as? [String: Any] }
+    private static func object(_ part: Data) -> [String: Any]? {
+        try? JSONSerialization.jsonObject(with: part) as? [String: Any]
     }
+}
 
-    private static func bytes(_ part: Substring) -> Data? {
-        let padding = String(repeating: "=", count: (4 - part.utf8.count % 4) % 4)
-        return Data(base64Encoded: part.replacing("-", with: "+").replacing("_", with: "/") + padding)
-    }
+extension GooglePlayFailure {
+    /// An assertion that the token endpoint refuses.
+    fileprivate static func grant(_ message: String) -> Self { Self(400, "invalid_grant", message) }
 }

@@ -6,8 +6,8 @@ struct IdentitySimulation: SimulatedStore {
         IDENTITY PROVIDERS (firebase: and pubsub: in a scenario)
 
         Google's keys: use http://HOST:PORT/google-keys/firebase as FIREBASE_KEYS_URL, which verifies ID tokens, and
-        http://HOST:PORT/google-keys/oauth as GOOGLE_KEYS_URL, which verifies the tokens of pushes. The keys are made
-        anew with each process.
+        http://HOST:PORT/google-keys/oauth as GOOGLE_KEYS_URL, which verifies the tokens of pushes. The keys are new
+        in each process.
 
           firebase: {project: demo-project}
           pubsub:
@@ -32,7 +32,9 @@ struct IdentitySimulation: SimulatedStore {
 
     private let firebase: FirebaseScenario
     private let pubSub: PubSubScenario
-    var keys = IdentityKeys()
+    /// The keys of Google's two sets, which rotate together: for Firebase's ID tokens, and for Google's own accounts.
+    private var firebaseKeys = RotatingKeys("firebase")
+    private var oauthKeys = RotatingKeys("oauth")
     /// For how many seconds the sets may be kept; `nil`: they don't say.
     var maxAgeSeconds: Int? = 21_600
 
@@ -41,68 +43,71 @@ struct IdentitySimulation: SimulatedStore {
         self.pubSub = pubSub
     }
 
-    // MARK: Tokens
-
-    /// An ID token.
-    ///
-    /// - Throws: what the cryptography library does.
     func firebaseToken(_ request: FirebaseTokenRequest, nowMs: Int64) throws -> String {
-        try keys.sign(
-            request.claims(usualProject: firebase.project, nowMs: nowMs),
-            .firebase,
-            request.signing
-        )
+        try firebaseKeys.sign(request.claims(usualProject: firebase.project, nowMs: nowMs), request.signing)
     }
 
-    /// The token of a push.
-    ///
-    /// - Throws: what the cryptography library does.
     func pushToken(_ request: PushTokenRequest, nowMs: Int64) throws -> String {
-        try keys.sign(request.claims(usual: pubSub, nowMs: nowMs), .oauth, request.signing)
+        try oauthKeys.sign(request.claims(usual: pubSub, nowMs: nowMs), request.signing)
     }
 
-    // MARK: Requests
+    mutating func rotate(publishing keys: PublishedKeys) {
+        firebaseKeys.rotate(publishing: keys)
+        oauthKeys.rotate(publishing: keys)
+    }
 
     func route(_ request: StoreRequest) -> StoreRoute? {
-        let path = request.target.prefix { $0 != "?" }
         let endpoint: String
-        switch path {
+        switch request.path {
         case "/google-keys/firebase": endpoint = "identity.firebase_keys"
         case "/google-keys/oauth": endpoint = "identity.oauth_keys"
         default: return nil
         }
-        return StoreRoute(endpoint: endpoint, template: "\(request.method) \(path)")
+        return StoreRoute(endpoint: endpoint, template: "\(request.method) \(request.path)")
     }
 
     func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
         guard request.method == "GET" else { return Self.failure(405, "method not allowed") }
-        guard let set = try? keys.set(route.endpoint == "identity.firebase_keys" ? .firebase : .oauth) else {
+        guard let set = try? (route.endpoint == "identity.firebase_keys" ? firebaseKeys : oauthKeys).set() else {
             return Self.failure(500, "no keys")
         }
         var reply = Reply(status: 200, body: set)
         if let maxAgeSeconds {
-            reply.headers.append(Header("Cache-Control", "public, max-age=\(maxAgeSeconds), must-revalidate"))
+            reply.headers.append(("Cache-Control", "public, max-age=\(maxAgeSeconds), must-revalidate"))
         }
         return reply
     }
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
-        var reply = Self.failure(status, "injected")
-        if let wait = effect.backoffMs { reply.headers.append(Header("Retry-After", "\((wait + 999) / 1000)")) }
-        return reply
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
+        Self.failure(status, "injected").waiting(effect.backoffMs)
     }
 
-    private static func failure(_ status: Int, _ message: StaticString) -> Reply {
-        var json = JSONBytes(capacity: 128)
-        json.beginObject()
-        json.key("error")
-        json.beginObject()
-        json.key("code")
-        json.value(status)
-        json.key("message")
-        json.literal(message)
-        json.endObject()
-        json.endObject()
-        return Reply(status: status, body: json.bytes)
+    private static func failure(_ status: Int, _ message: String) -> Reply {
+        .object(status) { json in
+            json.object("error") { json in
+                json.member("code", status)
+                json.member("message", message)
+            }
+        }
     }
+}
+
+/// What a scenario says of the Firebase project whose users the app knows.
+struct FirebaseScenario: ScenarioObject, Hashable {
+    /// The project's id, not its number.
+    var project = "demo-project"
+
+    static let fields: [ScenarioField<Self>] = [.value("project", \.project)]
+}
+
+/// What a scenario says of the subscription by which Pub/Sub pushes.
+struct PubSubScenario: ScenarioObject, Hashable {
+    /// The audience of the pushes' tokens.
+    var audience = "https://app.example.com/webhooks/google-play"
+    /// In whose name it pushes.
+    var serviceAccount = "pubsub-push@demo-project.iam.gserviceaccount.com"
+
+    static let fields: [ScenarioField<Self>] = [
+        .value("audience", \.audience), .value("service_account", \.serviceAccount),
+    ]
 }

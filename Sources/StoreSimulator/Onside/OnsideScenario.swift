@@ -1,61 +1,24 @@
 /// What a scenario says of Onside.
-package struct OnsideScenario: Sendable, Codable {
+struct OnsideScenario: ScenarioObject {
     /// The merchant whose tokens are let in.
-    package var merchantID: String
+    var merchantID = "merchant-demo"
     /// What tokens are signed with.
-    package var secret: String
-    package var keyID: String
-    package var bundleID: String
-    package var signing: OnsideSigning
-    package var orders: [OnsideOrderScenario]
+    var secret = "onside-demo-secret"
+    var keyID = "key-demo"
+    var bundleID = "com.example.app"
+    var signing = OnsideSigning()
+    var orders: [OnsideOrderScenario] = []
 
-    /// Makes an empty store.
-    package init() {
-        merchantID = "merchant-demo"
-        secret = "onside-demo-secret"
-        keyID = "key-demo"
-        bundleID = "com.example.app"
-        signing = OnsideSigning()
-        orders = []
-    }
-
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case secret, orders, fetched
-        case merchantID = "merchant_id"
-        case keyID = "key_id"
-        case bundleID = "bundle_id"
-        case signWith = "sign_with"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init()
-        if let text: String = try fields.optional(.merchantID) { merchantID = text }
-        if let text: String = try fields.optional(.secret) { secret = text }
-        if let text: String = try fields.optional(.keyID) { keyID = text }
-        if let text: String = try fields.optional(.bundleID) { bundleID = text }
-        signing = OnsideSigning(
-            with: try fields.optional(.signWith) ?? .rs256,
-            fetched: try fields.optional(.fetched)
-        )
-        orders = try fields.optional(.orders) ?? []
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: CodingKeys.self)
-        try container.encode(merchantID, forKey: .merchantID)
-        try container.encode(secret, forKey: .secret)
-        try container.encode(keyID, forKey: .keyID)
-        try container.encode(bundleID, forKey: .bundleID)
-        try container.encode(signing.with, forKey: .signWith)
-        try container.encodeIfPresent(signing.fetched, forKey: .fetched)
-        try container.encode(orders, forKey: .orders)
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .value("merchant_id", \.merchantID), .value("secret", \.secret), .value("key_id", \.keyID),
+        .value("bundle_id", \.bundleID), .value("sign_with", \.signing.with), .optional("fetched", \.signing.fetched),
+        .value("orders", \.orders),
+    ]
 }
 
 /// How answers are signed, and when they claim to have been made; also the body of `PUT /control/onside/signing`.
-package struct OnsideSigning: Sendable, Codable, Hashable {
-    package enum Way: String, Sendable, CaseIterable, ScenarioWord {
+package struct OnsideSigning: ScenarioObject {
+    package enum Way: String, ScenarioWord {
         /// As Onside does.
         case rs256
         /// With a code whose secret is the public key, which everybody knows.
@@ -68,31 +31,24 @@ package struct OnsideSigning: Sendable, Codable, Hashable {
         case unknownKid = "unknown_kid"
     }
 
-    package var with: Way
+    var with = Way.rs256
     /// When answers say they were made; the moment of the request by default.
-    package var fetched: Moment?
+    var fetched: Moment?
 
-    /// Makes the usual way.
+    package init() {}
+
     package init(with: Way = .rs256, fetched: Moment? = nil) {
         self.with = with
         self.fetched = fetched
     }
 
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case with = "sign_with"
-        case fetched
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init(with: try fields.optional(.with) ?? .rs256, fetched: try fields.optional(.fetched))
-    }
+    package static let fields: [ScenarioField<Self>] = [.value("sign_with", \.with), .optional("fetched", \.fetched)]
 }
 
 /// One order of a scenario, or the body of `PUT /control/onside/orders/{id}`.
 ///
 /// Orders with one `original` are one line: a request for one returns all.
-package struct OnsideOrderScenario: Sendable, Codable, Hashable {
+package struct OnsideOrderScenario: ScenarioObject {
     /// A UUID; may stay empty where the control path names it.
     package var order = ""
     /// The line's first order; this one by default.
@@ -125,37 +81,20 @@ package struct OnsideOrderScenario: Sendable, Codable, Hashable {
     /// The account whose history holds it.
     var shownBy: String? { holder ?? (isForeign ? nil : account) }
 
-    /// Makes an order of now.
+    package init() {}
+
     package init(order: String = "", original: String? = nil) {
         self.order = order
         self.original = original
     }
 
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case order, original, product, account, holder, bought, purchased, expires, revoked, type, subscription, reason,
-            bundle
-        case revocationReason = "revocation_reason"
-        case visibleAfterRequests = "visible_after_requests"
-        case isForeign = "foreign"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        order = try fields.optional(.order) ?? ""
-        original = try fields.optional(.original)
-        product = try fields.optional(.product) ?? "premium_monthly"
-        account = try fields.optional(.account)
-        holder = try fields.optional(.holder)
-        bought = try fields.optional(.bought)
-        purchased = try fields.optional(.purchased)
-        expires = try fields.optional(.expires)
-        revoked = try fields.optional(.revoked)
-        type = try fields.optional(.type)
-        subscription = try fields.optional(.subscription)
-        reason = try fields.optional(.reason)
-        revocationReason = try fields.optional(.revocationReason)
-        visibleAfterRequests = try fields.integer(.visibleAfterRequests, in: 0...1_000_000) ?? 0
-        isForeign = try fields.optional(.isForeign) ?? false
-        bundle = try fields.optional(.bundle)
-    }
+    package static let fields: [ScenarioField<Self>] = [
+        .value("order", \.order), .optional("original", \.original), .value("product", \.product),
+        .optional("account", \.account), .optional("holder", \.holder), .optional("bought", \.bought),
+        .optional("purchased", \.purchased), .optional("expires", \.expires), .optional("revoked", \.revoked),
+        .optional("type", \.type), .optional("subscription", \.subscription), .optional("reason", \.reason),
+        .optional("revocation_reason", \.revocationReason),
+        .value("visible_after_requests", \.visibleAfterRequests, in: 0...1_000_000), .value("foreign", \.isForeign),
+        .optional("bundle", \.bundle),
+    ]
 }

@@ -1,29 +1,21 @@
 extension OnsideSimulation {
-    mutating func control(
-        _ request: StoreRequest,
-        _ path: Substring,
-        _ query: Substring,
-        nowMs: Int64
-    ) throws -> Reply? {
-        let rest = path.dropFirst("/control/onside/".count)
-        if rest.hasPrefix("orders/"), let id = PercentCoding.decode(rest.dropFirst("orders/".count)) {
+    mutating func control(_ request: StoreRequest, _ path: Substring, nowMs: Int64) throws -> Reply? {
+        if path.hasPrefix("orders/"), let id = PercentCoding.decode(path.dropFirst("orders/".count)) {
             return try control(order: id.lowercased(), request, nowMs: nowMs)
         }
-        switch (request.method, rest) {
+        switch (request.method, path) {
         case ("POST", "rotate"):
             let rotation: OnsideRotation = try request.decoded()
-            keys.rotate(keepOld: rotation.keepsOld)
+            keys.rotate(publishing: rotation.keepsOld ? .both : .new)
         case ("PUT", "signing"): signing = try request.decoded()
         case ("GET", "history"):
-            guard let account = PercentCoding.value(of: "account", in: query) else {
+            guard let account = PercentCoding.value(of: "account", in: request.query) else {
                 throw ScenarioError(keyPath: "account", message: "is missing; ask for history?account=UID")
             }
-            var reply = Reply(status: 200, body: Array(try history(account: account, nowMs: nowMs).utf8))
-            reply.contentType = "application/jose"
-            return reply
+            return .text(try history(account: account, nowMs: nowMs), "application/jose")
         default: return nil
         }
-        return Self.done
+        return .done
     }
 
     private mutating func control(order id: String, _ request: StoreRequest, nowMs: Int64) throws -> Reply? {
@@ -36,10 +28,10 @@ extension OnsideSimulation {
             order.order = id
             try put(order, nowMs: nowMs)
         case "DELETE":
-            guard orders.removeValue(forKey: id) != nil else { return Self.failure(404, "no such order") }
-        default: return Self.failure(405, "use PUT or DELETE")
+            guard orders.removeValue(forKey: id) != nil else { return .error(404, "no such order") }
+        default: return .error(405, "use PUT or DELETE")
         }
-        return Self.done
+        return .done
     }
 
     /// Stores an order in place of the one with the same id.
@@ -47,19 +39,13 @@ extension OnsideSimulation {
         let placed = try OnsideOrder(order, at: "", nowMs: nowMs)
         orders[placed.id] = placed
     }
-
-    private static let done = Reply(status: 200, body: Array("{}".utf8))
 }
 
 /// The body of `POST /control/onside/rotate`.
-private struct OnsideRotation: Decodable {
-    var keepsOld: Bool
+private struct OnsideRotation: ScenarioObject {
+    var keepsOld = true
 
-    enum CodingKeys: String, CodingKey, CaseIterable { case keepsOld = "keep_old" }
-
-    init(from decoder: any Decoder) throws {
-        keepsOld = try StrictFields<CodingKeys>(decoder).optional(.keepsOld) ?? true
-    }
+    static let fields: [ScenarioField<Self>] = [.value("keep_old", \.keepsOld)]
 }
 
 // The control endpoint without HTTP, for tests in the same process.
@@ -73,7 +59,7 @@ extension StoreSimulator {
 
     /// Puts a new key of Onside in the place of the one that signs.
     package func rotateOnsideKeys(keepOld: Bool) {
-        simulation.withState { $0.onside.keys.rotate(keepOld: keepOld) }
+        simulation.withState { $0.onside.keys.rotate(publishing: keepOld ? .both : .new) }
     }
 
     /// Changes how Onside's answers are signed.

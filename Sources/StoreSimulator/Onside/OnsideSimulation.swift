@@ -28,7 +28,7 @@ struct OnsideSimulation: SimulatedStore {
 
     private let scenario: OnsideScenario
     var orders: [String: OnsideOrder] = [:]
-    var keys = OnsideKeys()
+    var keys = RotatingKeys("onside")
     var signing: OnsideSigning
     private var tokens = OnsideTokens()
 
@@ -44,8 +44,7 @@ struct OnsideSimulation: SimulatedStore {
     }
 
     func route(_ request: StoreRequest) -> StoreRoute? {
-        let path = request.target.prefix { $0 != "?" }
-        guard path.hasPrefix("/onside/") else { return nil }
+        let path = request.path
         if path == Self.keysPath {
             return StoreRoute(endpoint: "onside.keys", template: "\(request.method) \(Self.keysPath)")
         }
@@ -59,26 +58,24 @@ struct OnsideSimulation: SimulatedStore {
     }
 
     mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
-        guard request.method == "GET" else { return Self.failure(405, "method not allowed") }
+        guard request.method == "GET" else { return .error(405, "method not allowed") }
         guard let id = route.subjects.first else {
-            guard let set = try? keys.set() else { return Self.failure(500, "no keys") }
+            guard let set = try? keys.set() else { return .error(500, "no keys") }
             return Reply(status: 200, body: set)
         }
-        if let fault = tokens.take(request.authorization, scenario, nowMs: nowMs) { return Self.failure(401, fault) }
+        if let fault = tokens.take(request.bearer, scenario, nowMs: nowMs) { return .error(401, fault) }
         let line = orders.values.filter { $0.id == id || $0.originalID == id }.sorted {
             $0.purchasedMs < $1.purchasedMs
         }
         guard let named = line.first(where: { $0.id == id }) ?? line.first else {
-            return Self.failure(404, "order not found")
+            return .error(404, "order not found")
         }
         orders[named.id]?.requests += 1
-        guard !named.scenario.isForeign else { return Self.failure(403, "not allowed") }
-        guard named.requests >= named.scenario.visibleAfterRequests else { return Self.failure(404, "order not found") }
+        guard !named.scenario.isForeign else { return .error(403, "not allowed") }
+        guard named.requests >= named.scenario.visibleAfterRequests else { return .error(404, "order not found") }
         let all = orders.values.filter { $0.originalID == named.originalID }
-        guard let text = try? sign(all, nowMs: nowMs) else { return Self.failure(500, "no keys") }
-        var reply = Reply(status: 200, body: Array(text.utf8))
-        reply.contentType = "application/jose"
-        return reply
+        guard let text = try? sign(all, nowMs: nowMs) else { return .error(500, "no keys") }
+        return .text(text, "application/jose")
     }
 
     /// The history that a device sends whose Onside account is that of one of our users.
@@ -87,35 +84,19 @@ struct OnsideSimulation: SimulatedStore {
     }
 
     private func sign(_ orders: [OnsideOrder], nowMs: Int64) throws -> String {
-        var json = JSONBytes()
-        json.beginObject()
-        json.key("transactions")
-        json.beginArray()
-        for order in orders.sorted(by: { ($0.purchasedMs, $0.id) < ($1.purchasedMs, $1.id) }) {
-            order.write(
-                to: &json,
-                bundleID: scenario.bundleID,
-                fetchedMs: signing.fetched?.milliseconds(from: nowMs) ?? nowMs
-            )
+        let fetchedMs = signing.fetched?.milliseconds(from: nowMs) ?? nowMs
+        let payload = JSONBytes.object { json in
+            json.array("transactions") { json in
+                for order in orders.sorted(by: { ($0.purchasedMs, $0.id) < ($1.purchasedMs, $1.id) }) {
+                    order.write(to: &json, bundleID: scenario.bundleID, fetchedMs: fetchedMs)
+                }
+            }
         }
-        json.endArray()
-        json.endObject()
-        return try keys.sign(json.bytes, signing.with)
-    }
-
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
-        var reply = Self.failure(status, "injected")
-        if let wait = effect.backoffMs { reply.headers.append(Header("Retry-After", "\((wait + 999) / 1000)")) }
-        return reply
+        return try keys.sign(payload, signing.with)
     }
 
     /// The form of Onside's errors is not documented.
-    static func failure(_ status: Int, _ message: StaticString) -> Reply {
-        var json = JSONBytes(capacity: 128)
-        json.beginObject()
-        json.key("error")
-        json.literal(message)
-        json.endObject()
-        return Reply(status: status, body: json.bytes)
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply {
+        Reply.error(status, "injected").waiting(effect.backoffMs)
     }
 }

@@ -8,11 +8,6 @@ struct OnsideTokens: Sendable {
     /// The longest life of a token, in seconds.
     private static let longestLife: Int64 = 30
 
-    private struct Header: Decodable {
-        var alg: String
-        var kid: String
-    }
-
     private struct Claims: Decodable {
         var aud: String
         var iss: String
@@ -28,16 +23,15 @@ struct OnsideTokens: Sendable {
     /// Takes a token.
     ///
     /// - Returns: what is wrong with it; `nil`: nothing.
-    mutating func take(_ authorization: String?, _ scenario: OnsideScenario, nowMs: Int64) -> StaticString? {
-        guard let authorization, authorization.hasPrefix("Bearer ") else { return "no bearer token" }
-        let parts = authorization.dropFirst(7).split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3, let header: Header = Self.read(parts[0]), let claims: Claims = Self.read(parts[1]),
-            let signature = Self.bytes(parts[2])
+    mutating func take(_ token: String?, _ scenario: OnsideScenario, nowMs: Int64) -> String? {
+        guard let token else { return "no bearer token" }
+        guard let parts = SignedText.Parts(token),
+            let (header, claims): (SignedText.Parts.Header, Claims) = parts.decoded()
         else { return "no token of three parts" }
         guard header.alg == "HS256", header.kid == scenario.keyID else { return "wrong algorithm or key" }
         let isSigned = HMAC<SHA256>.isValidAuthenticationCode(
-            signature,
-            authenticating: Data((parts[0] + "." + parts[1]).utf8),
+            parts.signature,
+            authenticating: parts.signed,
             using: SymmetricKey(data: Data(scenario.secret.utf8))
         )
         guard isSigned else { return "wrong signature" }
@@ -51,14 +45,5 @@ struct OnsideTokens: Sendable {
         if used.count >= 100_000 { used = used.filter { $0.value + Self.tolerance >= now } }
         used[claims.jti] = claims.exp
         return nil
-    }
-
-    private static func read<Part: Decodable>(_ text: Substring) -> Part? {
-        bytes(text).flatMap { try? JSONDecoder().decode(Part.self, from: $0) }
-    }
-
-    private static func bytes(_ text: Substring) -> Data? {
-        let padding = String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
-        return Data(base64Encoded: text.replacing("-", with: "+").replacing("_", with: "/") + padding)
     }
 }

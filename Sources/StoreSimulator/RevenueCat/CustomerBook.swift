@@ -13,11 +13,10 @@ struct CustomerBook: Sendable {
     /// Ids that a pattern or the default would answer, had they not been deleted.
     private var deleted: Set<[UInt8]> = []
 
-    /// The owner of an item that a lookup found.
-    struct Holding: Sendable {
+    /// An item that a lookup found, and who holds it.
+    struct Holding<Item: ItemRecord>: Sendable {
         var customer: CustomerRecord
-        /// Position in the customer's subscriptions or purchases.
-        var index: Int
+        var item: Item
     }
 
     /// Why a customer cannot be stored.
@@ -60,32 +59,22 @@ struct CustomerBook: Sendable {
         customer.id = id
         for index in customer.subscriptions.indices {
             let seed = "\(id)/s\(index)"
-            let store = customer.subscriptions[index].store
-            customer.subscriptions[index].id = "sub" + Identifiers.hex(seed)
-            customer.subscriptions[index].storeIdentifier = Identifiers.transaction(
-                store: store,
-                digits: Identifiers.digits(seed)
-            )
+            customer.subscriptions[index].identify(Identifiers.hex(seed), digits: Identifiers.digits(seed))
         }
         for index in customer.purchases.indices {
             let seed = "\(id)/p\(index)"
-            let store = customer.purchases[index].store
-            customer.purchases[index].id = "purch" + Identifiers.hex(seed)
-            customer.purchases[index].storeIdentifier = Identifiers.transaction(
-                store: store,
-                digits: Identifiers.digits(seed)
-            )
+            customer.purchases[index].identify(Identifiers.hex(seed), digits: Identifiers.digits(seed))
         }
         return customer
     }
 
     /// The subscription with a RevenueCat id, or with a present or past store identifier.
-    func subscription(_ identifier: String) -> Holding? {
+    func subscription(_ identifier: String) -> Holding<SubscriptionRecord>? {
         // Play renewals carry a suffix: GPA.1234-5678-9012-34567..0 belongs to the order without it.
         let parts = identifier.split(separator: "..", maxSplits: 1)
         let order = identifier.hasPrefix("GPA.") && parts.count == 2 ? String(parts[0]) : identifier
         return holding(of: order) { customer in
-            customer.subscriptions.firstIndex {
+            customer.subscriptions.first {
                 $0.storeIdentifier == order || $0.id == order || $0.pastIdentifiers.contains(order)
                     || $0.storeIdentifier == identifier || $0.pastIdentifiers.contains(identifier)
             }
@@ -93,9 +82,9 @@ struct CustomerBook: Sendable {
     }
 
     /// The purchase with a RevenueCat id or a store identifier.
-    func purchase(_ identifier: String) -> Holding? {
+    func purchase(_ identifier: String) -> Holding<PurchaseRecord>? {
         holding(of: identifier) { customer in
-            customer.purchases.firstIndex { $0.storeIdentifier == identifier || $0.id == identifier }
+            customer.purchases.first { $0.storeIdentifier == identifier || $0.id == identifier }
         }
     }
 
@@ -104,9 +93,9 @@ struct CustomerBook: Sendable {
         records.values.sorted { $0.id < $1.id }
     }
 
-    private func holding(of identifier: String, index: (CustomerRecord) -> Int?) -> Holding? {
-        if let key = holders[identifier], let customer = records[key], let index = index(customer) {
-            return Holding(customer: customer, index: index)
+    private func holding<Item>(of identifier: String, item: (CustomerRecord) -> Item?) -> Holding<Item>? {
+        if let key = holders[identifier], let customer = records[key], let item = item(customer) {
+            return Holding(customer: customer, item: item)
         }
         for generator in generators {
             guard let number = generator.number(inIdentifier: identifier) else { continue }
@@ -114,7 +103,7 @@ struct CustomerBook: Sendable {
             // Once a request has changed or deleted the customer, the pattern no longer speaks for it.
             let bytes = Array(customer.id.utf8)
             guard keys[bytes] == nil, !deleted.contains(bytes) else { continue }
-            if let index = index(customer) { return Holding(customer: customer, index: index) }
+            if let item = item(customer) { return Holding(customer: customer, item: item) }
         }
         return nil
     }
@@ -122,8 +111,6 @@ struct CustomerBook: Sendable {
     // MARK: Changing
 
     /// Stores a customer as a scenario describes it, in place of the one with the same id.
-    ///
-    /// - Throws: `Conflict` when an id or alias belongs to another customer.
     mutating func put(_ scenario: CustomerScenario, nowMs: Int64) throws -> CustomerRecord {
         var builder = RecordBuilder(nowMs: nowMs, catalogue: catalogue)
         let record = builder.customer(scenario)
@@ -149,14 +136,7 @@ struct CustomerBook: Sendable {
             keys[Array(id.utf8)] = key
             deleted.remove(Array(id.utf8))
         }
-        for item in record.subscriptions {
-            for identifier in [item.id, item.storeIdentifier] + item.pastIdentifiers { holders[identifier] = key }
-            if let order = item.storeIdentifier.split(separator: "..").first { holders[String(order)] = key }
-        }
-        for item in record.purchases {
-            holders[item.id] = key
-            holders[item.storeIdentifier] = key
-        }
+        for identifier in record.identifiers { holders[identifier] = key }
     }
 
     /// Deletes a customer by any of its ids.
@@ -173,17 +153,16 @@ struct CustomerBook: Sendable {
     private mutating func forget(_ primary: String) {
         guard let key = keys[Array(primary.utf8)], let old = records.removeValue(forKey: key) else { return }
         for id in old.ids where keys[Array(id.utf8)] == key { keys[Array(id.utf8)] = nil }
-        for item in old.subscriptions {
-            let order = item.storeIdentifier.split(separator: "..").first.map(String.init) ?? ""
-            for identifier in [item.id, item.storeIdentifier, order] + item.pastIdentifiers
-            where holders[identifier] == key {
-                holders[identifier] = nil
-            }
-        }
-        for item in old.purchases {
-            for identifier in [item.id, item.storeIdentifier] where holders[identifier] == key {
-                holders[identifier] = nil
-            }
-        }
+        for identifier in old.identifiers where holders[identifier] == key { holders[identifier] = nil }
+    }
+}
+
+extension CustomerRecord {
+    /// By which the customer's items are found; the order of a renewal of Google Play's is among them.
+    fileprivate var identifiers: [String] {
+        subscriptions.flatMap { item in
+            [item.id, item.storeIdentifier] + item.pastIdentifiers
+                + item.storeIdentifier.split(separator: "..").prefix(1).map(String.init)
+        } + purchases.flatMap { [$0.id, $0.storeIdentifier] }
     }
 }

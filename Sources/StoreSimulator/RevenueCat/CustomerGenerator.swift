@@ -20,7 +20,7 @@ struct CustomerGenerator: Sendable {
         var below = 0
         var templates: [(below: Int, record: CustomerRecord)] = []
         // Sorted, so that the same scenario gives a customer the same state in every run.
-        for (name, share) in scenario.mix.sorted(by: { $0.key < $1.key }) where share > 0 {
+        for (name, share) in scenario.shares.sorted(by: { $0.key < $1.key }) where share > 0 {
             below += share
             let template = CustomerScenario(
                 state: LifeState(rawValue: name),
@@ -50,11 +50,7 @@ struct CustomerGenerator: Sendable {
         let shift = spreadMs / 1000 * Int64(number % 1000)
         for index in record.subscriptions.indices {
             let digits = code(item: index, number: number)
-            record.subscriptions[index].id = "sub" + digits
-            record.subscriptions[index].storeIdentifier = Identifiers.transaction(
-                store: record.subscriptions[index].store,
-                digits: digits
-            )
+            record.subscriptions[index].identify(digits, digits: digits)
             if shift != 0 {
                 record.subscriptions[index].periodEndsAtMs? += shift
                 record.subscriptions[index].endsAtMs? += shift
@@ -62,11 +58,7 @@ struct CustomerGenerator: Sendable {
         }
         for index in record.purchases.indices {
             let digits = code(item: 500 + index, number: number)
-            record.purchases[index].id = "purch" + digits
-            record.purchases[index].storeIdentifier = Identifiers.transaction(
-                store: record.purchases[index].store,
-                digits: digits
-            )
+            record.purchases[index].identify(digits, digits: digits)
         }
         return record
     }

@@ -28,12 +28,8 @@ struct RecordBuilder {
                 purchases.insert(PurchaseScenario(state: state), at: 0)
             }
         }
-        for (index, item) in subscriptions.enumerated() {
-            record.subscriptions.append(subscription(item, seed: "\(scenario.id)/s\(index)"))
-        }
-        for (index, item) in purchases.enumerated() {
-            record.purchases.append(purchase(item, seed: "\(scenario.id)/p\(index)"))
-        }
+        record.subscriptions = subscriptions.enumerated().map { subscription($1, seed: "\(scenario.id)/s\($0)") }
+        record.purchases = purchases.enumerated().map { purchase($1, seed: "\(scenario.id)/p\($0)") }
         return record
     }
 

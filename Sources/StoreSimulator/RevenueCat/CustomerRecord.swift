@@ -15,8 +15,40 @@ struct CustomerRecord: Sendable {
     var ids: [String] { [id] + aliases }
 }
 
+/// What subscriptions and purchases have in common.
+protocol ItemRecord: Sendable {
+    /// What RevenueCat's ids of the kind begin with.
+    static var prefix: String { get }
+    /// The kind's part of a path.
+    static var list: String { get }
+
+    var id: String { get set }
+    var originalCustomerID: String? { get set }
+    var app: String { get }
+    var status: String { get }
+    var entitlements: [Int] { get }
+    var environment: String { get }
+    var store: String { get }
+    var storeIdentifier: String { get set }
+    var isKnownToStore: Bool? { get }
+
+    /// Writes the item's object.
+    func write(to json: inout JSONBytes, owner: String, by renderer: RevenueCatRenderer) throws
+}
+
+extension ItemRecord {
+    /// Gives the item other identifiers: RevenueCat's own, and the store's with these digits.
+    mutating func identify(_ id: String, digits: String) {
+        self.id = Self.prefix + id
+        storeIdentifier = Identifiers.transaction(store: store, digits: digits)
+    }
+}
+
 /// A subscription as the simulated RevenueCat holds it.
-struct SubscriptionRecord: Sendable {
+struct SubscriptionRecord: ItemRecord {
+    static let prefix = "sub"
+    static let list = "subscriptions"
+
     var id: String
     /// First owner; nil while it is the customer who holds it.
     var originalCustomerID: String?
@@ -72,7 +104,10 @@ struct SubscriptionRecord: Sendable {
 }
 
 /// A one-time purchase as the simulated RevenueCat holds it.
-struct PurchaseRecord: Sendable {
+struct PurchaseRecord: ItemRecord {
+    static let prefix = "purch"
+    static let list = "purchases"
+
     var id: String
     /// First owner; nil while it is the customer who holds it.
     var originalCustomerID: String?

@@ -3,7 +3,7 @@ struct EntitlementRecord: Sendable {
     var id: String
     var lookupKey: String
     var displayName: String
-    var createdAtMs: Int64
+    let createdAtMs: Int64 = 1_700_000_000_000
 }
 
 /// The project's entitlements; a position never changes its meaning, so records may hold positions.
@@ -16,7 +16,10 @@ struct EntitlementCatalogue: Sendable {
         if let position = positions[lookupKey] { return position }
         // The example id of RevenueCat's own documents belongs to `premium`.
         let id = lookupKey == "premium" ? "entl9f8e7d6c5b" : "entl" + Identifiers.hex("entitlement/" + lookupKey)
-        return add(.init(id: id, lookupKey: lookupKey, displayName: Self.title(lookupKey), createdAtMs: createdAtMs))
+        let title = lookupKey.prefix(1).uppercased() + lookupKey.dropFirst()
+        positions[lookupKey] = entries.count
+        entries.append(EntitlementRecord(id: id, lookupKey: lookupKey, displayName: title))
+        return entries.count - 1
     }
 
     /// The position of an entitlement id, if there is one.
@@ -30,16 +33,4 @@ struct EntitlementCatalogue: Sendable {
         if let id = entitlement.id { entries[position].id = id }
         if let name = entitlement.displayName { entries[position].displayName = name }
     }
-
-    private static func title(_ lookupKey: String) -> String {
-        lookupKey.prefix(1).uppercased() + lookupKey.dropFirst()
-    }
-
-    private mutating func add(_ entry: EntitlementRecord) -> Int {
-        entries.append(entry)
-        positions[entry.lookupKey] = entries.count - 1
-        return entries.count - 1
-    }
-
-    private let createdAtMs: Int64 = 1_700_000_000_000
 }

@@ -18,35 +18,28 @@ struct RevenueCatFailure: Error, Sendable {
         .init(status: 400, type: "invalid_request", message: message)
     }
 
-    static let unauthenticated = RevenueCatFailure(
-        status: 401,
-        type: "authentication_error",
-        message: "Invalid API key"
-    )
-
-    static let forbidden = RevenueCatFailure(
+    static let unauthenticated = Self(status: 401, type: "authentication_error", message: "Invalid API key")
+    static let forbidden = Self(
         status: 403,
         type: "authorization_error",
         message: "API key not authorized to access the resource"
     )
+    static let missing = Self(status: 404, type: "resource_missing", message: "Resource not found")
+    static let exists = Self(status: 409, type: "resource_already_exists", message: "Resource already exists")
 
-    static let missing = RevenueCatFailure(status: 404, type: "resource_missing", message: "Resource not found")
+    /// 422: the request can't be carried out.
+    static func unprocessable(_ message: String, status: Int = 422) -> RevenueCatFailure {
+        .init(status: status, type: "unprocessable_entity_error", message: message)
+    }
 
-    static let exists = RevenueCatFailure(
-        status: 409,
-        type: "resource_already_exists",
-        message: "Resource already exists"
-    )
+    /// An error after which the request may be sent again.
+    private static func passing(_ status: Int, _ type: String, _ message: String, _ backoffMs: Int64?) -> Self {
+        .init(status: status, type: type, message: message, retryable: true, backoffMs: backoffMs)
+    }
 
     /// 429: the minute's budget is spent.
     static func throttled(backoffMs: Int64) -> RevenueCatFailure {
-        .init(
-            status: 429,
-            type: "rate_limit_error",
-            message: "Rate limit exceeded",
-            retryable: true,
-            backoffMs: backoffMs
-        )
+        passing(429, "rate_limit_error", "Rate limit exceeded", backoffMs)
     }
 
     /// The usual error of a status, as the fault rules ask for it.
@@ -57,58 +50,29 @@ struct RevenueCatFailure: Error, Sendable {
         case 403: .forbidden
         case 404: .missing
         case 409: .exists
-        case 422:
-            .init(
-                status: 422,
-                type: "store_error",
-                message: "There was a problem with the store",
-                retryable: true,
-                backoffMs: backoffMs ?? 1000
-            )
+        case 422: passing(422, "store_error", "There was a problem with the store", backoffMs ?? 1000)
         case 423:
-            .init(
-                status: 423,
-                type: "resource_locked_error",
-                message: "The resource is locked by another request",
-                retryable: true,
-                backoffMs: backoffMs ?? 1000
-            )
+            passing(423, "resource_locked_error", "The resource is locked by another request", backoffMs ?? 1000)
         case 429: .throttled(backoffMs: backoffMs ?? 2000)
-        case 500...:
-            .init(
-                status: status,
-                type: "server_error",
-                message: "Internal server error",
-                retryable: true,
-                backoffMs: backoffMs
-            )
-        default: .init(status: status, type: "unprocessable_entity_error", message: "Unprocessable")
+        case 500...: passing(status, "server_error", "Internal server error", backoffMs)
+        default: .unprocessable("Unprocessable", status: status)
         }
     }
 
     /// The answer on the wire; `unit` is that of the `Retry-After` header, which only a 429 carries.
     func reply(unit: Scenario.RetryAfterUnit) -> Reply {
-        var json = JSONBytes(capacity: 256)
-        json.beginObject()
-        json.key("object")
-        json.literal("error")
-        json.key("type")
-        json.value(type)
-        json.key("message")
-        json.value(message)
-        json.key("retryable")
-        json.value(retryable)
-        json.key("doc_url")
-        json.value("https://errors.rev.cat/" + String(type.map { $0 == "_" ? "-" : $0 }))
-        json.key("param")
-        json.value(param)
-        json.key("backoff_ms")
-        json.value(backoffMs)
-        json.endObject()
-        var reply = Reply(status: status, body: json.bytes)
+        var reply = Reply.object(status) { json in
+            json.member("object", literal: "error")
+            json.member("type", type)
+            json.member("message", message)
+            json.member("retryable", retryable)
+            json.member("doc_url", "https://errors.rev.cat/" + String(type.map { $0 == "_" ? "-" : $0 }))
+            json.member("param", param)
+            json.member("backoff_ms", backoffMs)
+        }
         if status == 429, let backoffMs {
             let seconds = (backoffMs + 999) / 1000
-            reply.headers.append(Header("Retry-After", "\(unit == .seconds ? seconds : backoffMs)"))
+            reply.headers.append(("Retry-After", "\(unit == .seconds ? seconds : backoffMs)"))
         }
         return reply
     }

@@ -1,145 +1,108 @@
 extension RevenueCatRenderer {
-    /// Writes a subscription as it stands now.
-    func subscription(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) {
-        // Copying a record costs as much as printing half of it, so the common one is printed as stored.
-        if item.settles(at: nowMs) {
-            write(&json, item.settled(at: nowMs), owner: owner)
-        } else {
-            write(&json, item, owner: owner)
+    /// Writes a customer's subscriptions or purchases.
+    func items<Item: ItemRecord>(
+        _ json: inout JSONBytes,
+        _ items: KeyPath<CustomerRecord, [Item]>,
+        of owner: CustomerRecord,
+        page: Page
+    ) throws {
+        var items = owner[keyPath: items]
+        if let environment = page.environment { items.removeAll { $0.environment != environment } }
+        try list(&json, path: path(customer: owner.id, Item.list), items, page: page, id: \.id) {
+            try $1.write(to: &$0, owner: owner.id, by: self)
         }
-    }
-
-    private func write(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) {
-        json.beginObject()
-        json.key("object")
-        json.literal("subscription")
-        json.key("id")
-        json.value(item.id)
-        json.key("customer_id")
-        json.value(owner)
-        json.key("original_customer_id")
-        json.value(item.originalCustomerID ?? owner)
-        json.key("product_id")
-        json.value(item.productID)
-        json.key("starts_at")
-        json.value(item.startsAtMs)
-        json.key("current_period_starts_at")
-        json.value(item.periodStartsAtMs)
-        json.key("current_period_ends_at")
-        json.value(item.periodEndsAtMs)
-        json.key("ends_at")
-        json.value(item.endsAtMs)
-        json.key("gives_access")
-        json.value(item.givesAccess)
-        json.key("pending_payment")
-        json.value(item.pendingPayment)
-        json.key("auto_renewal_status")
-        json.value(item.renewal)
-        json.key("status")
-        json.value(item.status)
-        json.key("total_revenue_in_usd")
-        json.raw(item.revenue)
-        json.key("presented_offering_id")
-        json.value(item.offeringID)
-        json.key("entitlements")
-        entitlements(&json, item.entitlements, of: "subscriptions", id: item.id, page: Page(limit: paging.nestedLimit))
-        json.key("environment")
-        json.value(item.environment)
-        json.key("store")
-        json.value(item.store)
-        json.key("store_subscription_identifier")
-        json.value(item.storeIdentifier)
-        json.key("ownership")
-        json.value(item.ownership)
-        json.key("pending_changes")
-        pendingChanges(&json, item)
-        json.key("country")
-        json.value(item.country)
-        json.key("management_url")
-        json.value(item.managementURL)
-        json.endObject()
-    }
-
-    private func pendingChanges(_ json: inout JSONBytes, _ item: SubscriptionRecord) {
-        guard let product = item.pendingProduct else {
-            json.null()
-            return
-        }
-        json.beginObject()
-        json.key("product")
-        json.beginObject()
-        json.key("object")
-        json.literal("product")
-        json.key("id")
-        json.value(product)
-        json.key("store_identifier")
-        json.value("com.example.app.\(product)")
-        json.key("type")
-        json.literal("subscription")
-        json.key("created_at")
-        json.value(Int64(1_700_000_000_000))
-        json.key("app_id")
-        json.value(item.app)
-        json.key("display_name")
-        json.null()
-        json.endObject()
-        json.endObject()
     }
 
     /// Writes the latest transaction of a subscription.
     func transaction(_ json: inout JSONBytes, _ stored: SubscriptionRecord) {
         let item = stored.settled(at: nowMs)
-        json.beginObject()
-        json.key("object")
-        json.literal("subscription_transaction")
-        json.key("id")
-        json.value(item.storeIdentifier)
-        json.key("purchased_at")
-        json.value(item.periodStartsAtMs)
-        json.key("product_store_identifier")
-        json.value(item.productID.map { "com.example.app.\($0)" })
-        json.key("expiration_date")
-        json.value(item.periodEndsAtMs)
-        json.key("effective_expiration_date")
-        json.value(item.endsAtMs)
-        json.endObject()
+        json.object { json in
+            json.member("object", literal: "subscription_transaction")
+            json.member("id", item.storeIdentifier)
+            json.member("purchased_at", item.periodStartsAtMs)
+            json.member("product_store_identifier", item.productID.map { "com.example.app.\($0)" })
+            json.member("expiration_date", item.periodEndsAtMs)
+            json.member("effective_expiration_date", item.endsAtMs)
+        }
+    }
+}
+
+extension SubscriptionRecord {
+    /// Writes the subscription as it stands now.
+    func write(to json: inout JSONBytes, owner: String, by renderer: RevenueCatRenderer) throws {
+        // Copying a record costs as much as printing half of it, so the common one is printed as stored.
+        if settles(at: renderer.nowMs) {
+            try settled(at: renderer.nowMs).writeStored(to: &json, owner: owner, by: renderer)
+        } else {
+            try writeStored(to: &json, owner: owner, by: renderer)
+        }
     }
 
-    /// Writes a one-time purchase.
-    func purchase(_ json: inout JSONBytes, _ item: PurchaseRecord, owner: String) {
-        json.beginObject()
-        json.key("object")
-        json.literal("purchase")
-        json.key("id")
-        json.value(item.id)
-        json.key("customer_id")
-        json.value(owner)
-        json.key("original_customer_id")
-        json.value(item.originalCustomerID ?? owner)
-        json.key("product_id")
-        json.value(item.productID)
-        json.key("purchased_at")
-        json.value(item.purchasedAtMs)
-        json.key("revenue_in_usd")
-        json.raw(item.revenue)
-        json.key("quantity")
-        json.value(item.quantity)
-        json.key("status")
-        json.value(item.status)
-        json.key("presented_offering_id")
-        json.value(item.offeringID)
-        json.key("entitlements")
-        entitlements(&json, item.entitlements, of: "purchases", id: item.id, page: Page(limit: paging.nestedLimit))
-        json.key("environment")
-        json.value(item.environment)
-        json.key("store")
-        json.value(item.store)
-        json.key("store_purchase_identifier")
-        json.value(item.storeIdentifier)
-        json.key("ownership")
-        json.value(item.ownership)
-        json.key("country")
-        json.value(item.country)
-        json.endObject()
+    private func writeStored(to json: inout JSONBytes, owner: String, by renderer: RevenueCatRenderer) throws {
+        try json.object { json in
+            json.member("object", literal: "subscription")
+            json.member("id", id)
+            json.member("customer_id", owner)
+            json.member("original_customer_id", originalCustomerID ?? owner)
+            json.member("product_id", productID)
+            json.member("starts_at", startsAtMs)
+            json.member("current_period_starts_at", periodStartsAtMs)
+            json.member("current_period_ends_at", periodEndsAtMs)
+            json.member("ends_at", endsAtMs)
+            json.member("gives_access", givesAccess)
+            json.member("pending_payment", pendingPayment)
+            json.member("auto_renewal_status", renewal)
+            json.member("status", status)
+            json.member("total_revenue_in_usd", raw: revenue)
+            json.member("presented_offering_id", offeringID)
+            let page = RevenueCatRenderer.Page(limit: renderer.paging.nestedLimit)
+            try json.member("entitlements") { try renderer.entitlements(&$0, of: self, page: page) }
+            json.member("environment", environment)
+            json.member("store", store)
+            json.member("store_subscription_identifier", storeIdentifier)
+            json.member("ownership", ownership)
+            pendingChanges(&json)
+            json.member("country", country)
+            json.member("management_url", managementURL)
+        }
+    }
+
+    private func pendingChanges(_ json: inout JSONBytes) {
+        guard let product = pendingProduct else { return json.null("pending_changes") }
+        json.object("pending_changes") { json in
+            json.object("product") { json in
+                json.member("object", literal: "product")
+                json.member("id", product)
+                json.member("store_identifier", "com.example.app.\(product)")
+                json.member("type", literal: "subscription")
+                json.member("created_at", Int64(1_700_000_000_000))
+                json.member("app_id", app)
+                json.null("display_name")
+            }
+        }
+    }
+}
+
+extension PurchaseRecord {
+    func write(to json: inout JSONBytes, owner: String, by renderer: RevenueCatRenderer) throws {
+        try json.object { json in
+            json.member("object", literal: "purchase")
+            json.member("id", id)
+            json.member("customer_id", owner)
+            json.member("original_customer_id", originalCustomerID ?? owner)
+            json.member("product_id", productID)
+            json.member("purchased_at", purchasedAtMs)
+            json.member("revenue_in_usd", raw: revenue)
+            json.member("quantity", quantity)
+            json.member("status", status)
+            json.member("presented_offering_id", offeringID)
+            let page = RevenueCatRenderer.Page(limit: renderer.paging.nestedLimit)
+            try json.member("entitlements") { try renderer.entitlements(&$0, of: self, page: page) }
+            json.member("environment", environment)
+            json.member("store", store)
+            json.member("store_purchase_identifier", storeIdentifier)
+            json.member("ownership", ownership)
+            json.member("country", country)
+        }
     }
 }

@@ -14,57 +14,55 @@ struct RevenueCatRenderer: Sendable {
         /// Kept in `next_page`, as the store keeps the query it was asked with.
         var environment: String?
         var repeatsCursor = false
-    }
 
-    /// The slice of a list that a page shows.
-    struct Slice: Sendable {
-        var range: Range<Int>
-        /// Id for `starting_after` of the next page; nil on the last page.
-        var cursor: String?
-    }
-
-    /// Cuts a page out of a list; nil when `starting_after` names no item of it.
-    static func slice(count: Int, page: Page, id: (Int) -> String) -> Slice? {
-        var start = 0
-        if let after = page.startingAfter, !page.repeatsCursor {
-            guard let index = (0..<count).first(where: { id($0) == after }) else { return nil }
-            start = index + 1
+        /// Cuts the page out of a list.
+        ///
+        /// - Returns: the range, and the id for `starting_after` of the next page, nil on the last one.
+        /// - Throws: `RevenueCatFailure` where `startingAfter` names no item.
+        fileprivate func cut<Item>(_ items: [Item], id: (Item) -> String) throws -> (range: Range<Int>, cursor: String?)
+        {
+            var start = 0
+            if let startingAfter, !repeatsCursor {
+                guard let index = items.firstIndex(where: { id($0) == startingAfter }) else {
+                    throw RevenueCatFailure.parameter("starting_after", "starting_after names no item")
+                }
+                start = index + 1
+            }
+            let end = min(items.count, start + limit)
+            if repeatsCursor {
+                return (start..<end, startingAfter ?? (end > 0 ? id(items[end - 1]) : "repeated"))
+            }
+            return (start..<end, end < items.count && end > start ? id(items[end - 1]) : nil)
         }
-        let end = min(count, start + page.limit)
-        if page.repeatsCursor {
-            return Slice(range: start..<end, cursor: page.startingAfter ?? (end > 0 ? id(end - 1) : "repeated"))
-        }
-        return Slice(range: start..<end, cursor: end < count && end > start ? id(end - 1) : nil)
     }
 
-    /// Writes a list object around its items.
-    func list(
+    /// Writes a page of a list.
+    ///
+    /// - Throws: `RevenueCatFailure` where the page begins after no item of it.
+    func list<Item>(
         _ json: inout JSONBytes,
         path: String,
-        slice: Slice,
+        _ items: [Item],
         page: Page,
-        item: (inout JSONBytes, Int) -> Void
-    ) {
+        id: (Item) -> String,
+        write: (inout JSONBytes, Item) throws -> Void
+    ) throws {
+        let (range, cursor) = try page.cut(items, id: id)
         let url = paging.link == .absolute ? paging.base + path : path
-        json.beginObject()
-        json.key("object")
-        json.literal("list")
-        json.key("items")
-        json.beginArray()
-        for index in slice.range { item(&json, index) }
-        json.endArray()
-        if let cursor = slice.cursor {
-            var next = "\(url)?limit=\(page.limit)&starting_after=\(PercentCoding.encode(cursor))"
-            if let environment = page.environment { next += "&environment=\(environment)" }
-            json.key("next_page")
-            json.value(next)
-        } else if paging.end == .null {
-            json.key("next_page")
-            json.null()
+        try json.object { json in
+            json.member("object", literal: "list")
+            try json.array("items") { json in
+                for index in range { try write(&json, items[index]) }
+            }
+            if let cursor {
+                var next = "\(url)?limit=\(page.limit)&starting_after=\(PercentCoding.encode(cursor))"
+                if let environment = page.environment { next += "&environment=\(environment)" }
+                json.member("next_page", next)
+            } else if paging.end == .null {
+                json.null("next_page")
+            }
+            json.member("url", url)
         }
-        json.key("url")
-        json.value(url)
-        json.endObject()
     }
 
     /// Path of a customer's resource, such as `/v2/projects/proj1/customers/a%2Fb/aliases`.
@@ -80,81 +78,57 @@ struct RevenueCatRenderer: Sendable {
         _ customer: CustomerRecord,
         showsEntitlements: Bool,
         showsAttributes: Bool = false
-    ) {
-        json.beginObject()
-        json.key("object")
-        json.literal("customer")
-        json.key("id")
-        json.value(customer.id)
-        json.key("project_id")
-        json.value(project)
-        json.key("first_seen_at")
-        json.value(customer.firstSeenMs)
-        json.key("last_seen_at")
-        json.value(customer.lastSeenMs)
-        let visited = customer.lastSeenMs != nil
-        json.key("last_seen_app_version")
-        json.value(visited ? "4.12.0" : nil)
-        json.key("last_seen_country")
-        json.value(customer.country)
-        json.key("last_seen_platform")
-        json.value(visited ? "iOS" : nil)
-        json.key("last_seen_platform_version")
-        json.value(visited ? "19.1" : nil)
-        if showsEntitlements {
-            json.key("active_entitlements")
-            activeEntitlements(&json, customer, page: Page(limit: paging.nestedLimit))
-        }
-        json.key("experiment")
-        json.null()
-        if showsAttributes {
-            json.key("attributes")
-            attributes(&json, customer)
-        }
-        json.endObject()
-    }
-
-    private func attributes(_ json: inout JSONBytes, _ customer: CustomerRecord) {
-        let slice = Slice(range: 0..<customer.attributes.count, cursor: nil)
-        list(&json, path: path(customer: customer.id, "attributes"), slice: slice, page: Page(limit: 20)) {
-            json,
-            index in
-            json.beginObject()
-            json.key("object")
-            json.literal("customer.attribute")
-            json.key("name")
-            json.value(customer.attributes[index].name)
-            json.key("value")
-            json.value(customer.attributes[index].value)
-            json.key("updated_at")
-            json.value(customer.lastSeenMs ?? customer.firstSeenMs)
-            json.endObject()
+    ) throws {
+        try json.object { json in
+            json.member("object", literal: "customer")
+            json.member("id", customer.id)
+            json.member("project_id", project)
+            json.member("first_seen_at", customer.firstSeenMs)
+            json.member("last_seen_at", customer.lastSeenMs)
+            let visited = customer.lastSeenMs != nil
+            json.member("last_seen_app_version", visited ? "4.12.0" : nil)
+            json.member("last_seen_country", customer.country)
+            json.member("last_seen_platform", visited ? "iOS" : nil)
+            json.member("last_seen_platform_version", visited ? "19.1" : nil)
+            if showsEntitlements {
+                let page = Page(limit: paging.nestedLimit)
+                try json.member("active_entitlements") { try activeEntitlements(&$0, customer, page: page) }
+            }
+            json.null("experiment")
+            if showsAttributes { try json.member("attributes") { try attributes(&$0, customer) } }
         }
     }
 
-    /// Writes the entitlements that are active now; nil page position means an unknown cursor.
-    @discardableResult
-    func activeEntitlements(_ json: inout JSONBytes, _ customer: CustomerRecord, page: Page) -> Bool {
-        let active = activeEntitlements(of: customer)
-        guard
-            let slice = Self.slice(count: active.count, page: page, id: { catalogue.entries[active[$0].position].id })
-        else { return false }
-        list(&json, path: path(customer: customer.id, "active_entitlements"), slice: slice, page: page) { json, index in
-            json.beginObject()
-            json.key("object")
-            json.literal("customer.active_entitlement")
-            json.key("entitlement_id")
-            json.value(catalogue.entries[active[index].position].id)
-            json.key("expires_at")
-            json.value(active[index].expiresAtMs)
-            json.endObject()
+    private func attributes(_ json: inout JSONBytes, _ customer: CustomerRecord) throws {
+        let (path, all) = (path(customer: customer.id, "attributes"), Page(limit: customer.attributes.count))
+        try list(&json, path: path, customer.attributes, page: all, id: \.name) { json, attribute in
+            json.object { json in
+                json.member("object", literal: "customer.attribute")
+                json.member("name", attribute.name)
+                json.member("value", attribute.value)
+                json.member("updated_at", customer.lastSeenMs ?? customer.firstSeenMs)
+            }
         }
-        return true
     }
+
+    /// Writes the entitlements that are active now.
+    func activeEntitlements(_ json: inout JSONBytes, _ customer: CustomerRecord, page: Page) throws {
+        let path = path(customer: customer.id, "active_entitlements")
+        func id(_ active: ActiveEntitlement) -> String { catalogue.entries[active.position].id }
+        try list(&json, path: path, activeEntitlements(of: customer), page: page, id: id) { json, active in
+            json.object { json in
+                json.member("object", literal: "customer.active_entitlement")
+                json.member("entitlement_id", id(active))
+                json.member("expires_at", active.expiresAtMs)
+            }
+        }
+    }
+
+    private typealias ActiveEntitlement = (position: Int, expiresAtMs: Int64?)
 
     /// Each entitlement once, with the end of the item that lasts longest (nil: for ever).
-    private func activeEntitlements(of customer: CustomerRecord) -> [(position: Int, expiresAtMs: Int64?)] {
-        var active: [(position: Int, expiresAtMs: Int64?)] = []
+    private func activeEntitlements(of customer: CustomerRecord) -> [ActiveEntitlement] {
+        var active: [ActiveEntitlement] = []
         func add(_ positions: [Int], until end: Int64?) {
             for position in positions {
                 if let index = active.firstIndex(where: { $0.position == position }) {
@@ -172,48 +146,33 @@ struct RevenueCatRenderer: Sendable {
         return active
     }
 
-    /// Writes one of a customer's ids.
     func alias(_ json: inout JSONBytes, id: String, createdAtMs: Int64) {
-        json.beginObject()
-        json.key("object")
-        json.literal("customer.alias")
-        json.key("id")
-        json.value(id)
-        json.key("created_at")
-        json.value(createdAtMs)
-        json.endObject()
+        json.object { json in
+            json.member("object", literal: "customer.alias")
+            json.member("id", id)
+            json.member("created_at", createdAtMs)
+        }
     }
 
     // MARK: Entitlements
 
-    /// Writes an entitlement of the catalogue.
     func entitlement(_ json: inout JSONBytes, at position: Int) {
         let entry = catalogue.entries[position]
-        json.beginObject()
-        json.key("object")
-        json.literal("entitlement")
-        json.key("project_id")
-        json.value(project)
-        json.key("id")
-        json.value(entry.id)
-        json.key("lookup_key")
-        json.value(entry.lookupKey)
-        json.key("display_name")
-        json.value(entry.displayName)
-        json.key("created_at")
-        json.value(entry.createdAtMs)
-        json.endObject()
+        json.object { json in
+            json.member("object", literal: "entitlement")
+            json.member("project_id", project)
+            json.member("id", entry.id)
+            json.member("lookup_key", entry.lookupKey)
+            json.member("display_name", entry.displayName)
+            json.member("created_at", entry.createdAtMs)
+        }
     }
 
-    /// Writes the entitlement list of a subscription or purchase; false for an unknown cursor.
-    @discardableResult
-    func entitlements(_ json: inout JSONBytes, _ positions: [Int], of kind: String, id: String, page: Page) -> Bool {
-        guard let slice = Self.slice(count: positions.count, page: page, id: { catalogue.entries[positions[$0]].id })
-        else { return false }
-        let path = "/v2/projects/\(project)/\(kind)/\(id)/entitlements"
-        list(&json, path: path, slice: slice, page: page) { json, index in
-            entitlement(&json, at: positions[index])
+    /// Writes the entitlement list of a subscription or purchase.
+    func entitlements(_ json: inout JSONBytes, of item: some ItemRecord, page: Page) throws {
+        let path = "/v2/projects/\(project)/\(type(of: item).list)/\(item.id)/entitlements"
+        try list(&json, path: path, item.entitlements, page: page, id: { catalogue.entries[$0].id }) {
+            entitlement(&$0, at: $1)
         }
-        return true
     }
 }

@@ -23,33 +23,24 @@ extension RevenueCatStore {
     // MARK: Customers
 
     private mutating func createCustomer(_ body: CreateBody, nowMs: Int64) throws -> Reply {
-        let isWord: (UInt8) -> Bool = { byte in
-            UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte
-                || UInt8(ascii: "A")...UInt8(ascii: "Z") ~= byte || byte == UInt8(ascii: "_")
-                || byte == UInt8(ascii: "-")
-        }
-        guard !body.id.isEmpty, body.id.utf8.count <= 1500, body.id.utf8.allSatisfy(isWord) else {
+        let isWord = body.id.utf8.allSatisfy { $0.isAlphanumeric || "_-".utf8.contains($0) }
+        guard !body.id.isEmpty, body.id.utf8.count <= 1500, isWord else {
             throw RevenueCatFailure.parameter("id", "id must match ^[0-9a-zA-Z_-]*$ and have at most 1500 characters")
         }
         guard book.customer(body.id) == nil else { throw RevenueCatFailure.exists }
         var customer = CustomerRecord(id: body.id, firstSeenMs: nowMs)
         customer.attributes = (body.attributes ?? []).map { ($0.name, $0.value) }
         try keep(customer)
-        return reply(customer, status: 201, nowMs: nowMs)
+        return try reply(customer, status: 201, nowMs: nowMs)
     }
 
     private mutating func deleteCustomer(_ id: String, nowMs: Int64) throws -> Reply {
         guard let customer = book.delete(id) else { throw RevenueCatFailure.missing }
-        var json = JSONBytes(capacity: 256)
-        json.beginObject()
-        json.key("object")
-        json.literal("customer")
-        json.key("id")
-        json.value(customer.id)
-        json.key("deleted_at")
-        json.value(nowMs)
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
+        return .object { json in
+            json.member("object", literal: "customer")
+            json.member("id", customer.id)
+            json.member("deleted_at", nowMs)
+        }
     }
 
     // MARK: Transfer
@@ -59,68 +50,35 @@ extension RevenueCatStore {
             throw RevenueCatFailure.missing
         }
         guard from.id != to.id else {
-            throw RevenueCatFailure(
-                status: 422,
-                type: "unprocessable_entity_error",
-                message: "Source and target are the same customer"
-            )
+            throw RevenueCatFailure.unprocessable("Source and target are the same customer")
         }
         let before = from
-        let moves: (String) -> Bool = { app in body.apps?.contains(app) ?? true }
-        let subscriptions = from.subscriptions.filter { moves($0.app) }
-        let purchases = from.purchases.filter { moves($0.app) }
-        if subscriptions.isEmpty, purchases.isEmpty, emptyTransfer == .unprocessable {
-            throw RevenueCatFailure(
-                status: 422,
-                type: "unprocessable_entity_error",
-                message: "The customer has nothing to transfer"
-            )
+        /// Takes the items that move out of the source, and gives them to the target.
+        func move<Item: ItemRecord>(_ items: WritableKeyPath<CustomerRecord, [Item]>) -> [Item] {
+            func moves(_ item: Item) -> Bool { body.apps?.contains(item.app) ?? true }
+            let moved = from[keyPath: items].filter(moves).map { item in
+                var item = item
+                item.originalCustomerID = item.originalCustomerID ?? before.id
+                return item
+            }
+            from[keyPath: items].removeAll(where: moves)
+            to[keyPath: items] += moved
+            return moved
         }
-        from.subscriptions.removeAll { moves($0.app) }
-        from.purchases.removeAll { moves($0.app) }
-        for var item in subscriptions {
-            item.originalCustomerID = item.originalCustomerID ?? before.id
-            to.subscriptions.append(item)
-        }
-        for var item in purchases {
-            item.originalCustomerID = item.originalCustomerID ?? before.id
-            to.purchases.append(item)
+        let (subscriptions, purchases) = (move(\.subscriptions), move(\.purchases))
+        let store = subscriptions.first?.store ?? purchases.first?.store
+        if store == nil, emptyTransfer == .unprocessable {
+            throw RevenueCatFailure.unprocessable("The customer has nothing to transfer")
         }
         // The source goes first: the target's identifiers must be indexed last.
         try keep(from)
         try keep(to)
-        recordTransfer(
-            from: from,
-            to: to,
-            store: subscriptions.first?.store ?? purchases.first?.store ?? "app_store",
-            nowMs: nowMs
-        )
+        recordTransfer(from: from, to: to, store: store ?? "app_store", nowMs: nowMs)
 
-        let renderer = renderer(nowMs: nowMs)
-        var json = JSONBytes()
-        json.beginObject()
-        json.key("source_customer")
-        renderer.customer(&json, before, showsEntitlements: false)
-        json.key("target_customer")
-        renderer.customer(&json, to, showsEntitlements: false)
-        json.endObject()
-        return Reply(status: 200, body: json.bytes)
-    }
-
-    private mutating func recordTransfer(from: CustomerRecord, to: CustomerRecord, store: String, nowMs: Int64) {
-        record(event: "TRANSFER", nowMs: nowMs) { json in
-            json.key("store")
-            json.value(store.uppercased())
-            json.key("environment")
-            json.literal("PRODUCTION")
-            json.key("transferred_from")
-            json.beginArray()
-            for id in from.ids { json.value(id) }
-            json.endArray()
-            json.key("transferred_to")
-            json.beginArray()
-            for id in to.ids { json.value(id) }
-            json.endArray()
+        let (renderer, after) = (renderer(nowMs: nowMs), to)
+        return try .object { json in
+            try json.member("source_customer") { try renderer.customer(&$0, before, showsEntitlements: false) }
+            try json.member("target_customer") { try renderer.customer(&$0, after, showsEntitlements: false) }
         }
     }
 
@@ -143,7 +101,7 @@ extension RevenueCatStore {
         item.entitlements = [position]
         customer.subscriptions.append(item)
         try keep(customer)
-        return reply(customer, status: 201, nowMs: nowMs)
+        return try reply(customer, status: 201, nowMs: nowMs)
     }
 
     private mutating func revokeGrant(of id: String, _ body: RevokeBody, nowMs: Int64) throws -> Reply {
@@ -159,7 +117,7 @@ extension RevenueCatStore {
             customer.subscriptions[index].endsAtMs = min(item.endsAtMs ?? nowMs, nowMs)
         }
         try keep(customer)
-        return reply(customer, status: 200, nowMs: nowMs)
+        return try reply(customer, status: 200, nowMs: nowMs)
     }
 
     // MARK: Parts
@@ -172,9 +130,9 @@ extension RevenueCatStore {
         }
     }
 
-    private func reply(_ customer: CustomerRecord, status: Int, nowMs: Int64) -> Reply {
+    private func reply(_ customer: CustomerRecord, status: Int, nowMs: Int64) throws -> Reply {
         var json = JSONBytes()
-        renderer(nowMs: nowMs).customer(&json, customer, showsEntitlements: false)
+        try renderer(nowMs: nowMs).customer(&json, customer, showsEntitlements: false)
         return Reply(status: status, body: json.bytes)
     }
 
@@ -195,64 +153,39 @@ extension RevenueCatStore {
 
 // MARK: - Bodies
 
-private struct CreateBody: Decodable {
-    struct Attribute: Decodable {
+private struct CreateBody: ScenarioObject {
+    struct Attribute: Codable {
         var name: String
         var value: String
     }
 
-    var id: String
+    var id = ""
     var attributes: [Attribute]?
 
-    enum CodingKeys: String, CodingKey, CaseIterable { case id, attributes }
-
-    init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        id = try fields.required(.id)
-        attributes = try fields.optional(.attributes)
-    }
+    static let fields: [ScenarioField<Self>] = [.required("id", \.id), .optional("attributes", \.attributes)]
 }
 
-private struct TransferBody: Decodable {
-    var target: String
+private struct TransferBody: ScenarioObject {
+    var target = ""
     var apps: [String]?
 
-    enum CodingKeys: String, CodingKey, CaseIterable {
-        case target = "target_customer_id"
-        case apps = "app_ids"
-    }
-
     // No other key is allowed; an early client of the real service sent `destination_customer_id`.
-    init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        target = try fields.required(.target)
-        apps = try fields.optional(.apps)
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .required("target_customer_id", \.target), .optional("app_ids", \.apps),
+    ]
 }
 
-private struct GrantBody: Decodable {
-    var entitlementID: String
-    var expiresAtMs: Int64
+private struct GrantBody: ScenarioObject {
+    var entitlementID = ""
+    var expiresAtMs: Int64 = 0
 
-    enum CodingKeys: String, CodingKey, CaseIterable {
-        case entitlementID = "entitlement_id"
-        case expiresAtMs = "expires_at"
-    }
-
-    init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        entitlementID = try fields.required(.entitlementID)
-        expiresAtMs = try fields.required(.expiresAtMs)
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .required("entitlement_id", \.entitlementID), .required("expires_at", \.expiresAtMs),
+    ]
 }
 
-private struct RevokeBody: Decodable {
-    var entitlementID: String
+private struct RevokeBody: ScenarioObject {
+    var entitlementID = ""
 
-    enum CodingKeys: String, CodingKey, CaseIterable { case entitlementID = "entitlement_id" }
-
-    init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        entitlementID = try fields.required(.entitlementID)
-    }
+    static let fields: [ScenarioField<Self>] = [.required("entitlement_id", \.entitlementID)]
 }

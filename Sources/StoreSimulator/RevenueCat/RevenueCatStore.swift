@@ -8,14 +8,12 @@ struct RevenueCatStore: Sendable {
     let emptyTransfer: Scenario.EmptyTransfer
     let unit: Scenario.RetryAfterUnit
     var book: CustomerBook
-    private var windows = RateWindows()
+    /// A minute's, for each key and domain.
+    private var windows = RateWindows(lengthMs: 60_000)
     /// Store events that the real service would send as webhooks, oldest first, as finished JSON.
     private(set) var events: [String] = []
     private var eventNumber = 0
 
-    /// Fills the store.
-    ///
-    /// - Throws: `CustomerBook.Conflict` when two customers share an id.
     init(_ scenario: Scenario, nowMs: Int64) throws {
         project = scenario.project
         keys = Dictionary(scenario.apiKeys.map { ($0.key, $0.canWrite) }, uniquingKeysWith: { $0 || $1 })
@@ -46,50 +44,43 @@ struct RevenueCatStore: Sendable {
             reply = RevenueCatFailure.usual(status: 500, backoffMs: nil).reply(unit: unit)
         }
         if let rate {
-            reply.headers.append(Header("RevenueCat-Rate-Limit-Current-Usage", "\(rate.usage)"))
-            reply.headers.append(Header("RevenueCat-Rate-Limit-Current-Limit", "\(rate.limit)"))
+            reply.headers.append(("RevenueCat-Rate-Limit-Current-Usage", "\(rate.usage)"))
+            reply.headers.append(("RevenueCat-Rate-Limit-Current-Limit", "\(rate.limit)"))
         }
         return reply
     }
 
-    /// A renderer for this moment.
     func renderer(nowMs: Int64) -> RevenueCatRenderer {
         RevenueCatRenderer(project: project, paging: paging, catalogue: book.catalogue, nowMs: nowMs)
     }
 
-    /// Records what the real service would send as a webhook.
-    mutating func record(event type: String, nowMs: Int64, fields: (inout JSONBytes) -> Void) {
+    /// Records the webhook that the real service would send for a transfer.
+    mutating func recordTransfer(from: CustomerRecord, to: CustomerRecord, store: String, nowMs: Int64) {
         eventNumber += 1
-        var json = JSONBytes(capacity: 512)
-        json.beginObject()
-        json.key("api_version")
-        json.literal("1.0")
-        json.key("event")
-        json.beginObject()
-        json.key("type")
-        json.value(type)
-        json.key("id")
-        json.value("event-" + Identifiers.padded(Int64(eventNumber)))
-        json.key("app_id")
-        json.literal("appa1b2c3d4e5")
-        json.key("event_timestamp_ms")
-        json.value(nowMs)
-        fields(&json)
-        json.endObject()
-        json.endObject()
-        events.append(String(decoding: json.bytes, as: UTF8.self))
+        let number = Identifiers.padded(Int64(eventNumber))
+        let event = JSONBytes.object { json in
+            json.member("api_version", literal: "1.0")
+            json.object("event") { json in
+                json.member("type", literal: "TRANSFER")
+                json.member("id", "event-" + number)
+                json.member("app_id", literal: "appa1b2c3d4e5")
+                json.member("event_timestamp_ms", nowMs)
+                json.member("store", store.uppercased())
+                json.member("environment", literal: "PRODUCTION")
+                json.array("transferred_from", from.ids)
+                json.array("transferred_to", to.ids)
+            }
+        }
+        events.append(String(decoding: event, as: UTF8.self))
         if events.count > 10_000 { events.removeFirst(1000) }
     }
 
     // MARK: Admission
 
     private func authenticate(_ request: StoreRequest) throws -> String {
-        guard let header = request.authorization, header.hasPrefix("Bearer ") else {
-            throw RevenueCatFailure.unauthenticated
-        }
-        let key = String(header.dropFirst("Bearer ".count))
-        let looksRight = (key.hasPrefix("sk_") && key != "sk_") || (key.hasPrefix("atk_") && key != "atk_")
-        let known = keys.isEmpty ? looksRight : keys[key] != nil
+        guard let key = request.bearer else { throw RevenueCatFailure.unauthenticated }
+        let isWellFormed = (key.hasPrefix("sk_") && key != "sk_") || (key.hasPrefix("atk_") && key != "atk_")
+        let known = keys.isEmpty ? isWellFormed : keys[key] != nil
         guard known else { throw RevenueCatFailure.unauthenticated }
         return key
     }
@@ -124,140 +115,91 @@ struct RevenueCatStore: Sendable {
         }
         var page = RevenueCatRenderer.Page(limit: paging.defaultLimit, repeatsCursor: repeatsCursor)
         if !route.query.isEmpty { page = try self.page(route.query, repeatsCursor: repeatsCursor) }
-        let renderer = renderer(nowMs: nowMs)
         var json = JSONBytes()
-        switch route.endpoint {
-        case .subscriptions, .purchases, .customer, .aliases, .activeEntitlements:
-            guard let customer = book.customer(route.subject) else { throw RevenueCatFailure.missing }
-            try render(&json, route: route, customer: customer, page: page, renderer: renderer)
-        case .findSubscriptions, .findPurchases:
-            try find(&json, route: route, renderer: renderer)
-        case .entitlements:
-            let slice = try cut(count: book.catalogue.entries.count, page: page) { book.catalogue.entries[$0].id }
-            renderer.list(&json, path: "/v2/projects/\(project)/entitlements", slice: slice, page: page) {
-                renderer.entitlement(&$0, at: $1)
-            }
-        case .customers:
-            let customers = matchingCustomers(route.query)
-            let slice = try cut(count: customers.count, page: page) { customers[$0].id }
-            renderer.list(&json, path: "/v2/projects/\(project)/customers", slice: slice, page: page) {
-                renderer.customer(&$0, customers[$1], showsEntitlements: false)
-            }
-        default:
-            try renderItem(&json, route: route, page: page, renderer: renderer)
-        }
+        try render(&json, route: route, page: page, by: renderer(nowMs: nowMs))
         return Reply(status: 200, body: json.bytes)
     }
 
     private func render(
         _ json: inout JSONBytes,
         route: RevenueCatRoute,
-        customer: CustomerRecord,
         page: RevenueCatRenderer.Page,
-        renderer: RevenueCatRenderer
+        by renderer: RevenueCatRenderer
     ) throws {
-        let id = customer.id
+        func customer() throws -> CustomerRecord { try Self.found(book.customer(route.subject)) }
+        let root = "/v2/projects/\(project)"
         switch route.endpoint {
-        case .subscriptions:
-            var items = customer.subscriptions
-            if let environment = page.environment { items.removeAll { $0.environment != environment } }
-            let slice = try cut(count: items.count, page: page) { items[$0].id }
-            renderer.list(&json, path: renderer.path(customer: id, "subscriptions"), slice: slice, page: page) {
-                renderer.subscription(&$0, items[$1], owner: id)
-            }
-        case .purchases:
-            var items = customer.purchases
-            if let environment = page.environment { items.removeAll { $0.environment != environment } }
-            let slice = try cut(count: items.count, page: page) { items[$0].id }
-            renderer.list(&json, path: renderer.path(customer: id, "purchases"), slice: slice, page: page) {
-                renderer.purchase(&$0, items[$1], owner: id)
-            }
+        case .subscriptions: try renderer.items(&json, \.subscriptions, of: customer(), page: page)
+        case .purchases: try renderer.items(&json, \.purchases, of: customer(), page: page)
         case .aliases:
-            let ids = customer.ids
-            let slice = try cut(count: ids.count, page: page) { ids[$0] }
-            renderer.list(&json, path: renderer.path(customer: id, "aliases"), slice: slice, page: page) {
-                renderer.alias(&$0, id: ids[$1], createdAtMs: customer.firstSeenMs + Int64($1) * 1000)
+            let owner = try customer()
+            let (path, ids) = (renderer.path(customer: owner.id, "aliases"), Array(owner.ids.enumerated()))
+            try renderer.list(&json, path: path, ids, page: page, id: \.element) {
+                renderer.alias(&$0, id: $1.element, createdAtMs: owner.firstSeenMs + Int64($1.offset) * 1000)
             }
-        case .activeEntitlements:
-            guard renderer.activeEntitlements(&json, customer, page: page) else { throw Self.unknownCursor }
+        case .activeEntitlements: try renderer.activeEntitlements(&json, customer(), page: page)
+        case .findSubscriptions:
+            try find(&json, "store_subscription_identifier", in: route.query, book.subscription, by: renderer)
+        case .findPurchases:
+            try find(&json, "store_purchase_identifier", in: route.query, book.purchase, by: renderer)
+        case .entitlements:
+            let (entries, path) = (book.catalogue.entries, root + "/entitlements")
+            try renderer.list(&json, path: path, Array(entries.indices), page: page, id: { entries[$0].id }) {
+                renderer.entitlement(&$0, at: $1)
+            }
+        case .customers:
+            let customers = matchingCustomers(route.query)
+            try renderer.list(&json, path: root + "/customers", customers, page: page, id: \.id) {
+                try renderer.customer(&$0, $1, showsEntitlements: false)
+            }
+        case .subscription:
+            let found = try Self.found(book.subscription(route.subject))
+            try found.item.write(to: &json, owner: found.customer.id, by: renderer)
+        case .purchase:
+            let found = try Self.found(book.purchase(route.subject))
+            try found.item.write(to: &json, owner: found.customer.id, by: renderer)
+        case .subscriptionEntitlements:
+            try renderer.entitlements(&json, of: Self.found(book.subscription(route.subject)).item, page: page)
+        case .purchaseEntitlements:
+            try renderer.entitlements(&json, of: Self.found(book.purchase(route.subject)).item, page: page)
+        case .subscriptionTransactions:
+            let item = try Self.found(book.subscription(route.subject)).item
+            let path = root + "/subscriptions/\(item.id)/transactions"
+            try renderer.list(&json, path: path, [item], page: page, id: \.storeIdentifier) {
+                renderer.transaction(&$0, $1)
+            }
         default:
             let expands = PercentCoding.value(of: "expand", in: route.query) == "attributes"
-            renderer.customer(&json, customer, showsEntitlements: true, showsAttributes: expands)
+            try renderer.customer(&json, customer(), showsEntitlements: true, showsAttributes: expands)
         }
     }
 
-    /// The owner of a store transaction; no item where the store does not know it.
-    private func find(_ json: inout JSONBytes, route: RevenueCatRoute, renderer: RevenueCatRenderer) throws {
-        let isSubscription = route.endpoint == .findSubscriptions
-        let name = isSubscription ? "store_subscription_identifier" : "store_purchase_identifier"
-        guard let identifier = PercentCoding.value(of: name, in: route.query), !identifier.isEmpty else {
+    private static func found<Value>(_ value: Value?) throws -> Value {
+        guard let value else { throw RevenueCatFailure.missing }
+        return value
+    }
+
+    /// Writes the item of a store transaction; none where the store does not know it.
+    private func find<Item>(
+        _ json: inout JSONBytes,
+        _ name: String,
+        in query: Substring,
+        _ lookup: (String) -> CustomerBook.Holding<Item>?,
+        by renderer: RevenueCatRenderer
+    ) throws {
+        guard let identifier = PercentCoding.value(of: name, in: query), !identifier.isEmpty else {
             throw RevenueCatFailure.parameter(name, "\(name) is required")
         }
-        let kind = isSubscription ? "subscriptions" : "purchases"
-        let found = isSubscription ? book.subscription(identifier) : book.purchase(identifier)
-        let slice = RevenueCatRenderer.Slice(range: 0..<(found == nil ? 0 : 1), cursor: nil)
-        let page = RevenueCatRenderer.Page(limit: 20)
-        renderer.list(&json, path: "/v2/projects/\(project)/\(kind)", slice: slice, page: page) { json, _ in
-            guard let found else { return }
-            let owner = found.customer
-            if isSubscription {
-                renderer.subscription(&json, owner.subscriptions[found.index], owner: owner.id)
-            } else {
-                renderer.purchase(&json, owner.purchases[found.index], owner: owner.id)
-            }
-        }
-    }
-
-    private func renderItem(
-        _ json: inout JSONBytes,
-        route: RevenueCatRoute,
-        page: RevenueCatRenderer.Page,
-        renderer: RevenueCatRenderer
-    ) throws {
-        let isPurchase = route.endpoint == .purchase || route.endpoint == .purchaseEntitlements
-        guard let found = isPurchase ? book.purchase(route.subject) : book.subscription(route.subject) else {
-            throw RevenueCatFailure.missing
-        }
-        let owner = found.customer
-        switch route.endpoint {
-        case .subscription:
-            renderer.subscription(&json, owner.subscriptions[found.index], owner: owner.id)
-        case .purchase:
-            renderer.purchase(&json, owner.purchases[found.index], owner: owner.id)
-        case .subscriptionTransactions:
-            let item = owner.subscriptions[found.index]
-            let slice = try cut(count: 1, page: page) { _ in item.storeIdentifier }
-            let path = "/v2/projects/\(project)/subscriptions/\(item.id)/transactions"
-            renderer.list(&json, path: path, slice: slice, page: page) { json, _ in
-                renderer.transaction(&json, item)
-            }
-        default:
-            let (kind, id, positions) =
-                isPurchase
-                ? ("purchases", owner.purchases[found.index].id, owner.purchases[found.index].entitlements)
-                : ("subscriptions", owner.subscriptions[found.index].id, owner.subscriptions[found.index].entitlements)
-            guard renderer.entitlements(&json, positions, of: kind, id: id, page: page) else {
-                throw Self.unknownCursor
-            }
+        let found = lookup(identifier).map { [$0] } ?? []
+        let (path, page) = ("/v2/projects/\(project)/\(Item.list)", RevenueCatRenderer.Page(limit: 20))
+        try renderer.list(&json, path: path, found, page: page, id: \.item.id) {
+            try $1.item.write(to: &$0, owner: $1.customer.id, by: renderer)
         }
     }
 
     private func matchingCustomers(_ query: Substring) -> [CustomerRecord] {
         guard let email = PercentCoding.value(of: "search", in: query) else { return book.heldCustomers }
         return book.heldCustomers.filter { $0.attributes.contains { $0.name == "$email" && $0.value == email } }
-    }
-
-    // MARK: Paging
-
-    private static let unknownCursor = RevenueCatFailure.parameter("starting_after", "starting_after names no item")
-
-    private func cut(
-        count: Int,
-        page: RevenueCatRenderer.Page,
-        id: (Int) -> String
-    ) throws -> RevenueCatRenderer.Slice {
-        guard let slice = RevenueCatRenderer.slice(count: count, page: page, id: id) else { throw Self.unknownCursor }
-        return slice
     }
 
     private func page(_ query: Substring, repeatsCursor: Bool) throws -> RevenueCatRenderer.Page {

@@ -2,7 +2,7 @@
 ///
 /// A rule applies to requests that match `customer`, `endpoint` and `method` (absent: any). Of all rules that match,
 /// each field is taken from the first rule that sets it, so that a global latency and a failing customer add up.
-package struct FaultRule: Sendable, Codable, Hashable {
+package struct FaultRule: ScenarioObject, Hashable {
     /// Any id of the customer.
     package var customer: String?
     /// The endpoint's short name, such as `subscriptions` or `app_store.statuses`.
@@ -10,11 +10,11 @@ package struct FaultRule: Sendable, Codable, Hashable {
     /// `GET`, `POST` or `DELETE`.
     package var method: String?
     /// How many matching requests pass unharmed before the fault begins.
-    package var skip: Int
+    package var skip = 0
     /// How many matching requests it then hits; absent: all.
     package var times: Int?
     /// Every how manyeth matching request is hit; 1 is each.
-    package var every: Int
+    package var every = 1
     /// Delay before the answer; with `latencyMax`, drawn evenly between the two.
     package var latency: Span?
     /// Upper end of the delay's range.
@@ -28,7 +28,7 @@ package struct FaultRule: Sendable, Codable, Hashable {
     /// Wait asked for with 423 and 429.
     package var backoff: Span?
     /// Whether a request answered by `status` is carried out all the same.
-    package var processed: Bool
+    package var processed = false
     /// What becomes of the body.
     package var body: BodyFault?
     /// Bytes of a `huge` body (default 50 MiB) or levels of a `deep` one (default 100000).
@@ -40,12 +40,12 @@ package struct FaultRule: Sendable, Codable, Hashable {
     /// Pause between two drips; 50 ms by default.
     package var dripEvery: Span?
     /// Whether `next_page` always names the same cursor.
-    package var repeatCursor: Bool
+    package var repeatCursor = false
     /// Added to the `Date` header; negative is slow.
     package var dateSkew: Moment?
 
     /// What becomes of the answer's body.
-    package enum BodyFault: String, Sendable, CaseIterable, ScenarioWord {
+    package enum BodyFault: String, ScenarioWord {
         /// A web page, with the answer's status.
         case html
         /// No bytes.
@@ -59,7 +59,7 @@ package struct FaultRule: Sendable, Codable, Hashable {
     }
 
     /// What becomes of the connection.
-    package enum ConnectionFault: String, Sendable, CaseIterable, ScenarioWord {
+    package enum ConnectionFault: String, ScenarioWord {
         /// Closed without an answer; the request is not carried out.
         case dropBefore = "drop_before"
         /// Closed in the middle of the body.
@@ -73,71 +73,42 @@ package struct FaultRule: Sendable, Codable, Hashable {
         RevenueCatEndpoint.allCases.map(\.rawValue) + AppStoreSimulation.endpoints + GooglePlaySimulation.endpoints
         + OnsideSimulation.endpoints + IdentitySimulation.endpoints
 
+    package init() {}
+
     /// Makes a rule without any fault.
     package init(customer: String? = nil, endpoint: String? = nil, times: Int? = nil) {
         self.customer = customer
         self.endpoint = endpoint
         self.times = times
-        skip = 0
-        every = 1
-        processed = false
-        repeatCursor = false
     }
 
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case customer, endpoint, method, skip, times, every, latency, status, retryable, backoff, processed, body, size
-        case connection
-        case latencyMax = "latency_max"
-        case errorType = "error_type"
-        case dripBytes = "drip_bytes"
-        case dripEvery = "drip_every"
-        case repeatCursor = "repeat_cursor"
-        case dateSkew = "date_skew"
-    }
+    package static let fields: [ScenarioField<Self>] = [
+        .optional("customer", \.customer), .optional("endpoint", \.endpoint),
+        .optional("times", \.times, in: 1...1_000_000_000), .optional("method", \.method),
+        .value("skip", \.skip, in: 0...1_000_000_000), .value("every", \.every, in: 1...1_000_000_000),
+        .optional("latency", \.latency), .optional("latency_max", \.latencyMax),
+        .optional("status", \.status, in: 200...599), .optional("error_type", \.errorType),
+        .optional("retryable", \.retryable), .optional("backoff", \.backoff), .value("processed", \.processed),
+        .optional("body", \.body), .optional("size", \.size, in: 1...1_073_741_824),
+        .optional("connection", \.connection), .optional("drip_bytes", \.dripBytes, in: 1...1_048_576),
+        .optional("drip_every", \.dripEvery), .value("repeat_cursor", \.repeatCursor),
+        .optional("date_skew", \.dateSkew),
+    ]
 
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init(
-            customer: try fields.optional(.customer),
-            endpoint: try fields.optional(.endpoint),
-            times: try fields.integer(.times, in: 1...1_000_000_000)
-        )
-        method = try fields.optional(.method)
+    package func check() throws {
         if let endpoint, !Self.endpoints.contains(endpoint) {
-            throw fields.fault(
-                .endpoint,
-                "is \"\(endpoint)\"; use one of \(Self.endpoints.joined(separator: ", "))"
-            )
+            let known = Self.endpoints.joined(separator: ", ")
+            throw FieldFault(message: "is \"\(endpoint)\"; use one of \(known)", at: "endpoint")
         }
-        skip = try fields.integer(.skip, in: 0...1_000_000_000) ?? 0
-        every = try fields.integer(.every, in: 1...1_000_000_000) ?? 1
-        latency = try fields.optional(.latency)
-        latencyMax = try fields.optional(.latencyMax)
-        status = try fields.integer(.status, in: 200...599)
-        errorType = try fields.optional(.errorType)
-        retryable = try fields.optional(.retryable)
-        backoff = try fields.optional(.backoff)
-        processed = try fields.optional(.processed) ?? false
-        body = try fields.optional(.body)
-        size = try fields.integer(.size, in: 1...1_073_741_824)
-        connection = try fields.optional(.connection)
-        dripBytes = try fields.integer(.dripBytes, in: 1...1_048_576)
-        dripEvery = try fields.optional(.dripEvery)
-        repeatCursor = try fields.optional(.repeatCursor) ?? false
-        dateSkew = try fields.optional(.dateSkew)
         if let latencyMax, latencyMax.milliseconds < (latency?.milliseconds ?? 0) {
-            throw fields.fault(.latencyMax, "is below `latency`; raise it")
+            throw FieldFault(message: "is below `latency`; raise it", at: "latency_max")
         }
         let harmless =
             latency == nil && latencyMax == nil && status == nil && body == nil && connection == nil
             && dripBytes == nil && !repeatCursor && dateSkew == nil
         if harmless {
-            throw DecodingError.dataCorrupted(
-                .init(
-                    codingPath: decoder.codingPath,
-                    debugDescription: "does nothing; add latency, status, body, connection, drip_bytes, "
-                        + "repeat_cursor or date_skew"
-                )
+            throw FieldFault(
+                message: "does nothing; add latency, status, body, connection, drip_bytes, repeat_cursor or date_skew"
             )
         }
     }

@@ -1,75 +1,54 @@
 /// Many customers made from one pattern; they cost memory only once something changes them.
-package struct GeneratedCustomers: Sendable, Codable, Hashable {
+struct GeneratedCustomers: ScenarioObject, Hashable {
     /// Id with one `{n}`, or `{n:8}` for at least eight digits with leading zeros.
-    package var id: String
+    var id = ""
     /// Patterns of further ids.
-    package var aliases: [String]
+    var aliases: [String] = []
     /// The first number.
-    package var from: Int
+    var from = 1
     /// How many customers.
-    package var count: Int
+    var count = 1
+    /// The state of all, in place of `mix`.
+    var state: LifeState?
     /// Share of each state: `{active: 70, expired: 30}` gives 70 of every 100 consecutive numbers the first state.
-    package var mix: [String: Int]
+    var mix: [String: Int]?
     /// Subscriptions of each customer, instead of or next to the states of `mix`.
-    package var subscriptions: [SubscriptionScenario]
+    var subscriptions: [SubscriptionScenario] = []
     /// Purchases of each customer.
-    package var purchases: [PurchaseScenario]
+    var purchases: [PurchaseScenario] = []
     /// Spreads ends evenly: the thousand customers of each thousand end from 0 to this much later.
-    package var spread: Span
+    var spread = Span(milliseconds: 0)
 
-    /// Makes a block of `count` customers in one state.
-    package init(id: String, from: Int = 1, count: Int, state: LifeState = .active) {
-        self.id = id
-        aliases = []
-        self.from = from
-        self.count = count
-        mix = [state.rawValue: 1]
-        subscriptions = []
-        purchases = []
-        spread = Span(milliseconds: 0)
-    }
-
-    package enum CodingKeys: String, CodingKey, CaseIterable {
-        case id, aliases, from, count, state, mix, subscriptions, purchases, spread
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        id = try fields.required(.id)
-        aliases = try fields.optional(.aliases) ?? []
-        from = try fields.integer(.from, in: 0...1_000_000_000) ?? 1
-        count = try fields.integer(.count, in: 1...1_000_000_000) ?? 1
-        subscriptions = try fields.optional(.subscriptions) ?? []
-        purchases = try fields.optional(.purchases) ?? []
-        spread = try fields.optional(.spread) ?? Span(milliseconds: 0)
-        let state: LifeState? = try fields.optional(.state)
-        let mix: [String: Int]? = try fields.optional(.mix)
-        if state != nil, mix != nil { throw fields.fault(.mix, "stands next to `state`; keep one of the two") }
+    /// The share of each state, whatever it was written as.
+    var shares: [String: Int] {
         let nothingListed = subscriptions.isEmpty && purchases.isEmpty
-        self.mix = mix ?? [(state ?? (nothingListed ? .active : LifeState.none)).rawValue: 1]
-        for (name, share) in self.mix where LifeState(rawValue: name) == nil || !(0...1_000_000).contains(share) {
-            throw fields.fault(
-                .mix,
-                "has \"\(name): \(share)\"; use a share of 0 to 1000000 for one of "
-                    + LifeState.allCases.map(\.rawValue).joined(separator: ", ")
-            )
-        }
-        guard self.mix.values.reduce(0, +) > 0 else { throw fields.fault(.mix, "gives nobody a share; raise one") }
-        guard IDPattern(id) != nil else { throw fields.fault(.id, "has no {n}; write it once, such as user-{n}") }
-        for alias in aliases where IDPattern(alias) == nil {
-            throw fields.fault(.aliases, "has \"\(alias)\" without {n}; write it once")
-        }
+        return mix ?? [(state ?? (nothingListed ? .active : LifeState.none)).rawValue: 1]
     }
 
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: CodingKeys.self)
-        try container.encode(id, forKey: .id)
-        try container.encode(aliases, forKey: .aliases)
-        try container.encode(from, forKey: .from)
-        try container.encode(count, forKey: .count)
-        try container.encode(mix, forKey: .mix)
-        try container.encode(subscriptions, forKey: .subscriptions)
-        try container.encode(purchases, forKey: .purchases)
-        try container.encode(spread, forKey: .spread)
+    static let fields: [ScenarioField<Self>] = [
+        .required("id", \.id), .value("aliases", \.aliases), .value("from", \.from, in: 0...1_000_000_000),
+        .value("count", \.count, in: 1...1_000_000_000), .value("subscriptions", \.subscriptions),
+        .value("purchases", \.purchases), .value("spread", \.spread), .optional("state", \.state),
+        .optional("mix", \.mix),
+    ]
+
+    func check() throws {
+        if state != nil, mix != nil {
+            throw FieldFault(message: "stands next to `state`; keep one of the two", at: "mix")
+        }
+        for (name, share) in shares where LifeState(rawValue: name) == nil || !(0...1_000_000).contains(share) {
+            let states = LifeState.allCases.map(\.rawValue).joined(separator: ", ")
+            let message = "has \"\(name): \(share)\"; use a share of 0 to 1000000 for one of \(states)"
+            throw FieldFault(message: message, at: "mix")
+        }
+        guard shares.values.reduce(0, +) > 0 else {
+            throw FieldFault(message: "gives no state a share; raise one", at: "mix")
+        }
+        guard IDPattern(id) != nil else {
+            throw FieldFault(message: "has no {n}; write it once, such as user-{n}", at: "id")
+        }
+        for alias in aliases where IDPattern(alias) == nil {
+            throw FieldFault(message: "has \"\(alias)\" without {n}; write it once", at: "aliases")
+        }
     }
 }

@@ -23,9 +23,7 @@ struct IDPattern: Sendable {
 
     /// The text for a number.
     func text(_ number: Int) -> String {
-        let digits = "\(number)"
-        let zeros = digits.utf8.count < width ? String(repeating: "0", count: width - digits.utf8.count) : ""
-        return prefix + zeros + digits + suffix
+        prefix + Identifiers.padded(Int64(number), to: width) + suffix
     }
 
     /// The number in a text of this pattern; nil when the text is not exactly what `text(_:)` would give.

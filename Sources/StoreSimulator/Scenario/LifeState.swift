@@ -1,5 +1,5 @@
 /// The states a scenario can name; each expands to a full, faithful object whose fields may then be overridden.
-package enum LifeState: String, Sendable, CaseIterable, ScenarioWord {
+enum LifeState: String, ScenarioWord {
     /// Paid period running, will renew.
     case active
     /// Free trial running, will renew.
@@ -45,7 +45,7 @@ package enum LifeState: String, Sendable, CaseIterable, ScenarioWord {
 }
 
 /// What happens to a subscription when the simulated time reaches its end.
-package enum EndBehaviour: String, Sendable, CaseIterable, ScenarioWord {
+enum EndBehaviour: String, ScenarioWord {
     /// Nothing: the scenario's words stand until someone changes them.
     case stay
     /// Status becomes `expired`, access ends.
@@ -141,11 +141,7 @@ extension LifeState {
 
 extension LifeState {
     /// The state, where a list names it without any field; nil where a map follows.
-    static func bare(
-        _ decoder: any Decoder,
-        where suits: (LifeState) -> Bool,
-        kind: String
-    ) throws -> LifeState? {
+    static func bare(_ decoder: any Decoder, where suits: (LifeState) -> Bool, kind: String) throws -> LifeState? {
         guard let container = try? decoder.singleValueContainer(), (try? container.decode(String.self)) != nil else {
             return nil
         }

@@ -2,7 +2,7 @@
 ///
 /// Leaving a key out and writing `null` mean different things for a store's nullable fields, so an `Optional` is not
 /// enough.
-package enum Override<Value: Sendable & Codable & Hashable>: Sendable, Hashable {
+enum Override<Value: Sendable & Hashable>: Sendable, Hashable {
     /// The key is absent: the state's usual value stands.
     case usual
     /// The key is `null`: the wire shows null.
@@ -25,27 +25,6 @@ package enum Override<Value: Sendable & Codable & Hashable>: Sendable, Hashable 
         case .usual: .usual
         case .null: .null
         case .value(let value): .value(transform(value))
-        }
-    }
-}
-
-extension KeyedEncodingContainer {
-    // Synthesised encoding picks this overload, which leaves the key out where the usual value stands.
-    mutating func encode<Value>(_ field: Override<Value>, forKey key: Key) throws {
-        switch field {
-        case .usual: break
-        case .null: try encodeNil(forKey: key)
-        case .value(let value): try encode(value, forKey: key)
-        }
-    }
-}
-
-extension Override: Encodable {
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        switch self {
-        case .usual, .null: try container.encodeNil()
-        case .value(let value): try container.encode(value)
         }
     }
 }

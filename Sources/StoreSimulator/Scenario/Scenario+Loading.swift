@@ -17,58 +17,37 @@ extension Scenario {
     }
 
     /// Reads a scenario from YAML text.
-    ///
-    /// - Throws: `ScenarioError` that names the key at fault and how to mend it.
     package init(yaml text: String) throws {
-        do {
-            // An empty document is an empty scenario, not a fault.
-            let isBlank = text.allSatisfy(\.isWhitespace)
-            self = try YAMLDecoder().decode(Scenario.self, from: isBlank ? "{}" : text)
-        } catch let error as DecodingError {
-            throw ScenarioError(error)
+        // An empty document is an empty scenario, not a fault.
+        let isBlank = text.allSatisfy(\.isWhitespace)
+        self = try ScenarioError.explaining {
+            try YAMLDecoder().decode(Scenario.self, from: isBlank ? "{}" : text)
         }
-        try validate()
     }
 
     /// Reads a scenario from JSON.
-    ///
-    /// - Throws: `ScenarioError` that names the key at fault and how to mend it.
     static func decode(json data: Data) throws -> Scenario {
-        do {
-            let scenario = try JSONDecoder().decode(Scenario.self, from: data)
-            try scenario.validate()
-            return scenario
-        } catch let error as DecodingError {
-            throw ScenarioError(error)
-        }
+        try ScenarioError.explaining { try JSONDecoder().decode(Scenario.self, from: data) }
     }
 
-    /// Checks what no single field shows.
-    ///
-    /// - Throws: `ScenarioError` for a customer without an id, or an id used twice.
-    package func validate() throws {
+    package func check() throws {
         var owners: [[UInt8]: Int] = [:]
         for (index, customer) in customers.enumerated() {
             guard !customer.id.isEmpty else {
-                throw ScenarioError(keyPath: "customers[\(index)].id", message: "is missing; add it")
+                throw FieldFault(message: "is missing; add it", at: "customers[\(index)].id")
             }
             for id in [customer.id] + customer.aliases {
-                if let other = owners.updateValue(index, forKey: Array(id.utf8)) {
-                    throw ScenarioError(
-                        keyPath: "customers[\(index)]",
-                        message: "uses the id \"\(id)\" of customers[\(other)]; give each id to one customer"
-                    )
-                }
+                guard let other = owners.updateValue(index, forKey: Array(id.utf8)) else { continue }
+                let message = "uses the id \"\(id)\" of customers[\(other)]; give each id to one customer"
+                throw FieldFault(message: message, at: "customers[\(index)]")
             }
         }
         guard generate.count <= 99 else {
-            throw ScenarioError(keyPath: "generate", message: "has more than 99 blocks; join some")
+            throw FieldFault(message: "has more than 99 blocks; join some", at: "generate")
         }
         if let first = defaultCustomer?.aliases.first {
-            throw ScenarioError(
-                keyPath: "default_customer.aliases",
-                message: "names \"\(first)\", but an unlisted customer has no fixed alias; remove it"
-            )
+            let message = "names \"\(first)\", but an unlisted customer has no fixed alias; remove it"
+            throw FieldFault(message: message, at: "default_customer.aliases")
         }
     }
 }

@@ -5,37 +5,37 @@ package struct ScenarioError: Error, Sendable, CustomStringConvertible {
     /// What is wrong and how to mend it.
     package var message: String
 
-    /// Makes an error that points at a key.
-    package init(keyPath: String, message: String) {
-        self.keyPath = keyPath
-        self.message = message
+    package var description: String {
+        keyPath.isEmpty ? "scenario: \(message)" : "scenario: \(keyPath) \(message)"
+    }
+}
+
+extension ScenarioError {
+    /// Decodes something; what the decoder complains about points at a key.
+    ///
+    /// - Throws: `ScenarioError` for a `DecodingError`.
+    static func explaining<Value>(_ decode: () throws -> Value) throws -> Value {
+        do {
+            return try decode()
+        } catch let error as DecodingError {
+            throw ScenarioError(error)
+        }
     }
 
     /// Points at the key that a decoder complained about.
     init(_ error: DecodingError) {
-        switch error {
-        case .keyNotFound(let key, let context):
-            keyPath = Self.spell(context.codingPath + [key])
-            message = "is missing; add it"
-        case .valueNotFound(let type, let context):
-            keyPath = Self.spell(context.codingPath)
-            message = "is null; give it \(Self.kind(of: type))"
-        case .typeMismatch(let type, let context):
-            keyPath = Self.spell(context.codingPath)
-            message = "has the wrong type; give it \(Self.kind(of: type))"
-        case .dataCorrupted(let context):
-            keyPath = Self.spell(context.codingPath)
+        let (path, message): ([any CodingKey], String) =
+            switch error {
+            case .keyNotFound(let key, let context): (context.codingPath + [key], "is missing; add it")
+            case .valueNotFound(let type, let context): (context.codingPath, "is null; give it \(Self.kind(of: type))")
+            case .typeMismatch(let type, let context):
+                (context.codingPath, "has the wrong type; give it \(Self.kind(of: type))")
             // A syntax error has no path: the parser's own words carry the line and column.
-            let detail = context.underlyingError.map { " (\($0))" } ?? ""
-            message = context.debugDescription + detail
-        @unknown default:
-            keyPath = ""
-            message = "cannot be decoded"
-        }
-    }
-
-    package var description: String {
-        keyPath.isEmpty ? "scenario: \(message)" : "scenario: \(keyPath) \(message)"
+            case .dataCorrupted(let context):
+                (context.codingPath, context.debugDescription + (context.underlyingError.map { " (\($0))" } ?? ""))
+            @unknown default: ([], "cannot be decoded")
+            }
+        self.init(keyPath: Self.spell(path), message: message)
     }
 
     private static func spell(_ path: [any CodingKey]) -> String {

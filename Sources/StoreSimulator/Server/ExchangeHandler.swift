@@ -90,10 +90,7 @@ final class ExchangeHandler: ChannelInboundHandler {
         }
         current = exchange.request
         let reply = simulation.answer(exchange.request)
-        guard reply.delayMs > 0 else {
-            send(reply, keepsAlive: exchange.keepsAlive, context: context)
-            return
-        }
+        guard reply.delayMs > 0 else { return send(reply, keepsAlive: exchange.keepsAlive, context: context) }
         isDelaying = true
         schedule(afterMs: reply.delayMs, context: context) { handler, context in
             handler.isDelaying = false
@@ -102,15 +99,8 @@ final class ExchangeHandler: ChannelInboundHandler {
     }
 
     private func send(_ reply: Reply, keepsAlive: Bool, context: ChannelHandlerContext) {
-        switch reply.delivery {
-        case .drop:
-            context.close(promise: nil)
-            return
-        case .reset:
-            reset(context: context)
-            return
-        case .whole, .drip, .cut: break
-        }
+        if reply.delivery == .drop { return context.close(promise: nil) }
+        if reply.delivery == .reset { return reset(context: context) }
         let staysOpen = keepsAlive && (!closesWhenDone || !waiting.isEmpty)
         var head: [UInt8] = []
         head.reserveCapacity(384)
@@ -151,8 +141,7 @@ final class ExchangeHandler: ChannelInboundHandler {
     private func drip(_ body: ByteBuffer, size: Int, pauseMs: Int64, staysOpen: Bool, context: ChannelHandlerContext) {
         var rest = body
         guard let part = rest.readSlice(length: min(size, rest.readableBytes)), part.readableBytes > 0 else {
-            done(staysOpen: staysOpen, context: context)
-            return
+            return done(staysOpen: staysOpen, context: context)
         }
         context.writeAndFlush(wrapOutboundOut(part), promise: nil)
         isDelaying = true
@@ -182,10 +171,7 @@ final class ExchangeHandler: ChannelInboundHandler {
 
     /// Closes with a TCP reset: lingering for no time discards what is unsent.
     private func reset(context: ChannelHandlerContext) {
-        guard let socket = context.channel as? any SocketOptionProvider else {
-            context.close(promise: nil)
-            return
-        }
+        guard let socket = context.channel as? any SocketOptionProvider else { return context.close(promise: nil) }
         socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).assumeIsolated().whenComplete { _ in
             context.close(promise: nil)
         }

@@ -9,22 +9,6 @@ struct FaultBook: Sendable {
         var used = 0
     }
 
-    /// Every field of the rules that hit one request, the earlier rule winning.
-    struct Effect: Sendable {
-        var delay: ClosedRange<Int64>?
-        var status: Int?
-        var errorType: String?
-        var retryable: Bool?
-        var backoffMs: Int64?
-        var processed = false
-        var body: FaultRule.BodyFault?
-        var size: Int?
-        var connection: FaultRule.ConnectionFault?
-        var drip: (bytes: Int, everyMs: Int64)?
-        var repeatsCursor = false
-        var dateSkew: Moment?
-    }
-
     private(set) var entries: [Entry] = []
     /// Rules without a customer, and rules by customer id: a scenario may hold a rule for each of many customers.
     private var general: [Int] = []
@@ -37,24 +21,26 @@ struct FaultBook: Sendable {
     var namesCustomers: Bool { !byCustomer.isEmpty }
 
     init(_ rules: [FaultRule]) {
-        for rule in rules { add(rule) }
+        add(rules)
     }
 
-    /// Adds a rule behind the others.
-    mutating func add(_ rule: FaultRule) {
-        if let customer = rule.customer {
-            byCustomer[customer, default: []].append(entries.count)
-        } else {
-            general.append(entries.count)
+    /// Adds rules behind the others.
+    mutating func add(_ rules: [FaultRule]) {
+        for rule in rules {
+            if let customer = rule.customer {
+                byCustomer[customer, default: []].append(entries.count)
+            } else {
+                general.append(entries.count)
+            }
+            entries.append(Entry(rule: rule))
         }
-        entries.append(Entry(rule: rule))
     }
 
-    /// What befalls a request; `ids` are all ids of the customer asked for.
-    mutating func strike(endpoint: String, method: String, ids: [String]) -> Effect? {
+    /// Every field of the rules that hit a request, the earlier rule winning; `ids` are all of the customer asked for.
+    mutating func strike(endpoint: String, method: String, ids: [String]) -> FaultRule? {
         var candidates = general
         for id in ids { candidates += byCustomer[id] ?? [] }
-        var effect: Effect?
+        var effect: FaultRule?
         for index in candidates.sorted() {
             let rule = entries[index].rule
             guard rule.endpoint.map({ $0 == endpoint }) ?? true, rule.method.map({ $0 == method }) ?? true else {
@@ -66,38 +52,36 @@ struct FaultBook: Sendable {
                 continue
             }
             entries[index].used += 1
-            effect = (effect ?? Effect()).extended(by: rule)
+            effect = effect?.extended(by: rule) ?? rule
         }
         return effect
     }
 }
 
-extension FaultBook.Effect {
-    /// This effect, with the fields it leaves open taken from a rule.
-    fileprivate func extended(by rule: FaultRule) -> FaultBook.Effect {
+extension FaultRule {
+    /// Milliseconds to wait before the answer.
+    var delay: ClosedRange<Int64>? {
+        guard latency != nil || latencyMax != nil else { return nil }
+        let low = latency?.milliseconds ?? 0
+        return low...max(low, latencyMax?.milliseconds ?? low)
+    }
+
+    var backoffMs: Int64? { backoff?.milliseconds }
+
+    /// This rule, with the faults it leaves open taken from another.
+    fileprivate func extended(by rule: FaultRule) -> FaultRule {
         var effect = self
-        if effect.delay == nil, rule.latency != nil || rule.latencyMax != nil {
-            let low = rule.latency?.milliseconds ?? 0
-            effect.delay = low...max(low, rule.latencyMax?.milliseconds ?? low)
-        }
+        if delay == nil { (effect.latency, effect.latencyMax) = (rule.latency, rule.latencyMax) }
         // The fields that shape an error belong to its status.
-        if effect.status == nil, let status = rule.status {
-            effect.status = status
-            effect.errorType = rule.errorType
-            effect.retryable = rule.retryable
-            effect.backoffMs = rule.backoff?.milliseconds
-            effect.processed = rule.processed
+        if status == nil {
+            (effect.status, effect.errorType, effect.retryable) = (rule.status, rule.errorType, rule.retryable)
+            (effect.backoff, effect.processed) = (rule.backoff, rule.processed)
         }
-        if effect.body == nil, let body = rule.body {
-            effect.body = body
-            effect.size = rule.size
-        }
-        effect.connection = effect.connection ?? rule.connection
-        if effect.drip == nil, let bytes = rule.dripBytes {
-            effect.drip = (bytes, rule.dripEvery?.milliseconds ?? 50)
-        }
-        effect.repeatsCursor = effect.repeatsCursor || rule.repeatCursor
-        effect.dateSkew = effect.dateSkew ?? rule.dateSkew
+        if body == nil { (effect.body, effect.size) = (rule.body, rule.size) }
+        effect.connection = connection ?? rule.connection
+        if dripBytes == nil { (effect.dripBytes, effect.dripEvery) = (rule.dripBytes, rule.dripEvery) }
+        effect.repeatCursor = repeatCursor || rule.repeatCursor
+        effect.dateSkew = dateSkew ?? rule.dateSkew
         return effect
     }
 }

@@ -18,6 +18,8 @@ struct RequestTally: Sendable {
 
     /// How many requests are kept in their order.
     private static let logLimit = 10_000
+    /// How many customers are counted one by one; a bench with millions must not fill the memory.
+    private static let customerLimit = 10_000
 
     init(keepsLog: Bool = false) { log = keepsLog ? [] : nil }
 
@@ -25,11 +27,8 @@ struct RequestTally: Sendable {
     mutating func note(_ request: StoreRequest, nowMs: Int64) {
         busiestMinute.count(nowMs: nowMs)
         guard let count = log?.count, count < Self.logLimit else { return }
-        log?.append("\(request.method) \(request.target.prefix { $0 != "?" })")
+        log?.append("\(request.method) \(request.path)")
     }
-
-    /// How many customers are counted one by one; a bench with millions must not fill the memory.
-    private static let customerLimit = 10_000
 
     /// Counts a request that reached an endpoint.
     mutating func count(_ endpoint: RevenueCatEndpoint, customer: String?) {
@@ -43,16 +42,10 @@ struct RequestTally: Sendable {
         }
     }
 
-    /// Counts a request to a store that counts by template.
+    /// Counts a request by its path's template; those that reach no endpoint of RevenueCat's have `unknown`.
     mutating func count(_ template: String) {
         total += 1
         byPath[template, default: 0] += 1
-    }
-
-    /// Counts a request that reached no endpoint.
-    mutating func countUnknown() {
-        total += 1
-        byPath["unknown", default: 0] += 1
     }
 
     /// Counts an answer.
@@ -64,5 +57,34 @@ struct RequestTally: Sendable {
     /// Requests by path template, those of known endpoints included.
     var paths: [String: Int] {
         byEndpoint.reduce(into: byPath) { paths, entry in paths[entry.key.template] = entry.value }
+    }
+}
+
+/// The most requests within any sixty seconds, to the second.
+struct BusiestMinute: Sendable {
+    private(set) var requests = 0
+    private var seconds = [Int](repeating: 0, count: 60)
+    private var sum = 0
+    private var last: Int64?
+
+    /// Counts a request.
+    ///
+    /// - Parameter nowMs: by the simulator's clock; where that was set back, the count begins again.
+    mutating func count(nowMs: Int64) {
+        let second = nowMs / 1000
+        if let last, second >= last, second - last < 60 {
+            for passed in 1...60 where Int64(passed) <= second - last {
+                let slot = Int((last + Int64(passed)) % 60)
+                sum -= seconds[slot]
+                seconds[slot] = 0
+            }
+        } else {
+            seconds = [Int](repeating: 0, count: 60)
+            sum = 0
+        }
+        last = second
+        seconds[Int(second % 60)] += 1
+        sum += 1
+        requests = max(requests, sum)
     }
 }

@@ -2,14 +2,10 @@ import Foundation
 
 /// The time the simulated stores believe it is: the machine's, shifted, or standing still.
 struct SimulatedClock: Sendable {
-    private let wall: @Sendable () -> Int64
+    /// Gives Unix milliseconds.
+    let wall: @Sendable () -> Int64
     private(set) var shiftMs: Int64 = 0
     private(set) var frozenAtMs: Int64?
-
-    /// A clock over a source of Unix milliseconds.
-    init(wall: @escaping @Sendable () -> Int64) {
-        self.wall = wall
-    }
 
     /// Unix milliseconds of the machine's clock.
     @Sendable static func machine() -> Int64 { Int64(Date().timeIntervalSince1970 * 1000) }

@@ -17,13 +17,13 @@ protocol SimulatedStore: Sendable {
     mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply
 
     /// The error object that the store sends with a status that a fault rule asks for.
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply
+    func failure(status: Int, effect: FaultRule, nowMs: Int64) -> Reply
 
-    /// Answers a request below the store's part of the control endpoint.
+    /// Answers a request below the store's part of the control endpoint; `path` is what follows that.
     ///
     /// - Returns: `nil` where there is no such path.
     /// - Throws: `ScenarioError` for a fault in the request.
-    mutating func control(_ request: StoreRequest, _ path: Substring, _ query: Substring, nowMs: Int64) throws -> Reply?
+    mutating func control(_ request: StoreRequest, _ path: Substring, nowMs: Int64) throws -> Reply?
 }
 
 /// A request's path, understood.

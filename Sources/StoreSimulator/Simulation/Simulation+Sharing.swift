@@ -1,7 +1,7 @@
 /// The App Store and Google Play know what RevenueCat's customers bought there.
 ///
 /// What a store's own part of the scenario lists under the same name stands before it. Found with each request, so that
-/// a customer who was changed, or exists only as a pattern, is known as RevenueCat tells of it.
+/// a customer who was changed, or exists only as a pattern, is known as RevenueCat has it.
 extension Simulation.State {
     /// Shares with the App Store the purchases of the customer who holds a transaction.
     mutating func shareWithAppStore(_ transaction: String) {
@@ -10,17 +10,9 @@ extension Simulation.State {
         // RevenueCat may have moved it to another customer; the store's account stays the same.
         let owner = holding.owner
         for side in AppStoreSide.allCases {
-            let scenario = AppStoreCustomerScenario(
-                id: owner,
-                environment: side,
-                transactions: holding.customer.transactions(
-                    of: owner,
-                    on: side,
-                    sharesAll: scenario.storesKnowPurchases,
-                    self
-                )
-            )
-            guard !scenario.transactions.isEmpty else { continue }
+            let transactions = holding.customer.transactions(of: owner, on: side, self)
+            guard !transactions.isEmpty else { continue }
+            let scenario = AppStoreCustomerScenario(id: owner, environment: side, transactions: transactions)
             // Changes are counted from the beginning: nothing is kept between two requests.
             var sequence: Int64 = 0
             appStore.shared.append(AppStoreAccount(scenario, nowMs: clock.nowMs, sequence: &sequence))
@@ -34,17 +26,17 @@ extension Simulation.State {
         let order = name.hasPrefix(prefix) ? String(name.dropFirst(prefix.count)) : name
         guard order.hasPrefix("GPA."), let customer = holding(order)?.customer else { return }
         let base = order.split(separator: "..", maxSplits: 1).first.map(String.init) ?? order
-        googlePlay.shared = customer.playPurchase(base, sharesAll: scenario.storesKnowPurchases, self)
+        googlePlay.shared = customer.playPurchase(base, self)
             .map { GooglePlayPurchase($0, nowMs: clock.nowMs) }
     }
 
     /// The customer who holds an item, and the first owner of that.
     private func holding(_ identifier: String) -> (customer: CustomerRecord, owner: String)? {
         if let found = revenueCat.book.subscription(identifier) {
-            return (found.customer, found.customer.subscriptions[found.index].originalCustomerID ?? found.customer.id)
+            return (found.customer, found.item.originalCustomerID ?? found.customer.id)
         }
-        guard let found = revenueCat.book.purchase(identifier) else { return nil }
-        return (found.customer, found.customer.purchases[found.index].originalCustomerID ?? found.customer.id)
+        return revenueCat.book.purchase(identifier)
+            .map { ($0.customer, $0.item.originalCustomerID ?? $0.customer.id) }
     }
 
     /// The lookup keys of an item's entitlements.
@@ -57,34 +49,29 @@ extension CustomerRecord {
     fileprivate func transactions(
         of owner: String,
         on side: AppStoreSide,
-        sharesAll: Bool,
         _ state: Simulation.State
     ) -> [AppStoreTransactionScenario] {
         let environment = side == .production ? "production" : "sandbox"
-        let lines = subscriptions.filter {
-            $0.store == "app_store" && $0.environment == environment && $0.originalCustomerID ?? id == owner
-                && $0.isKnownToStore ?? sharesAll
+        func isShared(_ item: some ItemRecord) -> Bool {
+            item.store == "app_store" && item.environment == environment && item.originalCustomerID ?? id == owner
+                && item.isKnownToStore ?? state.scenario.storesKnowPurchases
         }
-        let once = purchases.filter {
-            $0.store == "app_store" && $0.environment == environment && $0.originalCustomerID ?? id == owner
-                && $0.isKnownToStore ?? sharesAll
+        return subscriptions.filter(isShared).flatMap {
+            $0.settled(at: state.clock.nowMs).transactions(state.keys($0.entitlements))
         }
-        return lines.flatMap { $0.settled(at: state.clock.nowMs).transactions(state.keys($0.entitlements)) }
-            + once.compactMap { $0.transaction(state.keys($0.entitlements)) }
+            + purchases.filter(isShared).compactMap { $0.transaction(state.keys($0.entitlements)) }
     }
 
-    fileprivate func playPurchase(
-        _ order: String,
-        sharesAll: Bool,
-        _ state: Simulation.State
-    ) -> GooglePlayPurchaseScenario? {
-        func isMeant(_ identifier: String) -> Bool { identifier == order || identifier.hasPrefix(order + "..") }
-        if let line = subscriptions.first(where: { $0.store == "play_store" && isMeant($0.storeIdentifier) }) {
-            guard line.isKnownToStore ?? sharesAll else { return nil }
+    fileprivate func playPurchase(_ order: String, _ state: Simulation.State) -> GooglePlayPurchaseScenario? {
+        func isMeant(_ item: some ItemRecord) -> Bool {
+            item.store == "play_store"
+                && (item.storeIdentifier == order || item.storeIdentifier.hasPrefix(order + ".."))
+        }
+        if let line = subscriptions.first(where: isMeant) {
+            guard line.isKnownToStore ?? state.scenario.storesKnowPurchases else { return nil }
             return line.settled(at: state.clock.nowMs).playPurchase(order, state.keys(line.entitlements))
         }
-        guard let item = purchases.first(where: { $0.store == "play_store" && isMeant($0.storeIdentifier) }),
-            item.isKnownToStore ?? sharesAll
+        guard let item = purchases.first(where: isMeant), item.isKnownToStore ?? state.scenario.storesKnowPurchases
         else { return nil }
         return item.playPurchase(order, state.keys(item.entitlements))
     }

@@ -1,4 +1,3 @@
-internal import NIOCore
 internal import Synchronization
 
 /// The stores as one state behind one lock: a request is answered by a pure step that never waits.
@@ -13,7 +12,7 @@ final class Simulation: Sendable {
         var identity: IdentitySimulation
         var faults: FaultBook
         var tally = RequestTally()
-        var draws = SplitMix64(seed: 1)
+        var draws = SplitMix64(state: 1)
         var requestNumber: UInt64 = 0
         /// How many messages Pub/Sub pushed.
         var pushNumber: Int64 = 0
@@ -24,8 +23,6 @@ final class Simulation: Sendable {
     private let peakInFlight = Atomic<Int>(0)
 
     /// Sets a scenario up; `wall` gives Unix milliseconds.
-    ///
-    /// - Throws: `ScenarioError` when two customers share an id.
     init(_ scenario: Scenario, wall: @escaping @Sendable () -> Int64 = SimulatedClock.machine) throws {
         state = Mutex(try Self.state(for: scenario, clock: SimulatedClock(wall: wall)))
     }
@@ -38,11 +35,9 @@ final class Simulation: Sendable {
     }
 
     /// Starts over with a scenario; the clock returns to the machine's time.
-    ///
-    /// - Throws: `ScenarioError` when two customers share an id.
     func load(_ scenario: Scenario) throws {
         // A million customers take a while to set up, and requests go on meanwhile.
-        let clock = state.withLock { $0.clock.restarted }
+        let clock = SimulatedClock(wall: state.withLock { $0.clock.wall })
         let fresh = try Self.state(for: scenario, clock: clock)
         state.withLock { $0 = fresh }
         peakInFlight.store(inFlight.load(ordering: .relaxed), ordering: .relaxed)
@@ -68,14 +63,10 @@ final class Simulation: Sendable {
         }
     }
 
-    // MARK: Requests
-
     /// Answers a request and counts it.
     func answer(_ request: StoreRequest) -> Reply {
-        if request.isForStore {
-            return state.withLock { $0.answer(request) }
-        }
-        return ControlEndpoint(simulation: self).answer(request)
+        request.isForStore
+            ? state.withLock { $0.answer(request) } : ControlEndpoint(simulation: self).answer(request)
     }
 
     /// Notes that a request arrived; `ended` follows once its answer is sent or its connection gone.
@@ -103,12 +94,20 @@ final class Simulation: Sendable {
     }
 }
 
-extension SimulatedClock {
-    /// The same source of time, neither shifted nor stopped.
-    var restarted: SimulatedClock {
-        var clock = self
-        clock.setFrozen(false)
-        clock.shift(by: -clock.shiftMs)
-        return clock
+/// A small, reproducible source of random numbers (Steele, Lea and Flood 2014).
+struct SplitMix64: RandomNumberGenerator, Sendable {
+    /// The seed, at first.
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        return Self.mix(state)
+    }
+
+    /// Spreads a number over all 64 bits.
+    static func mix(_ number: UInt64) -> UInt64 {
+        var value = (number ^ (number >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
+        return value ^ (value >> 31)
     }
 }

@@ -1,8 +1,8 @@
 internal import Foundation
 
 /// What a notification of the App Store is to say; also the body of `POST /control/webhooks/app-store`.
-package struct AppStoreWebhookRequest: Sendable, Hashable {
-    package var type: String
+package struct AppStoreWebhookRequest: ScenarioObject {
+    package var type = "TEST"
     package var subtype: String?
     /// The simulator's name of the Apple account; without it, any account's transaction is taken.
     package var account: String?
@@ -13,42 +13,26 @@ package struct AppStoreWebhookRequest: Sendable, Hashable {
     /// The account's by default.
     package var environment: AppStoreSide?
 
-    /// Makes a request for a notification; without arguments, for the one that Apple sends on request.
-    package init(
-        type: String = "TEST",
-        subtype: String? = nil,
-        account: String? = nil,
-        transaction: String? = nil
-    ) {
+    /// Makes a request for the notification that Apple sends on request.
+    package init() {}
+
+    package init(type: String, subtype: String? = nil, account: String? = nil, transaction: String? = nil) {
         self.type = type
         self.subtype = subtype
         self.account = account
         self.transaction = transaction
     }
-}
 
-extension AppStoreWebhookRequest: Decodable {
-    enum CodingKeys: String, CodingKey, CaseIterable {
-        case type, subtype, account, transaction, uuid, environment
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init(
-            type: try fields.optional(.type) ?? "TEST",
-            subtype: try fields.optional(.subtype),
-            account: try fields.optional(.account),
-            transaction: try fields.optional(.transaction)
-        )
-        uuid = try fields.optional(.uuid)
-        environment = try fields.optional(.environment)
-    }
+    package static let fields: [ScenarioField<Self>] = [
+        .value("type", \.type), .optional("subtype", \.subtype), .optional("account", \.account),
+        .optional("transaction", \.transaction), .optional("uuid", \.uuid), .optional("environment", \.environment),
+    ]
 }
 
 extension AppStoreSimulation {
     /// A notification of a moment.
     ///
-    /// - Throws: `ScenarioError` where there is no such transaction, and what the cryptography library does.
+    /// - Throws: `ScenarioError` where there is no such transaction.
     func webhook(_ request: AppStoreWebhookRequest, nowMs: Int64) throws -> WebhookPost {
         let subject = try subject(of: request)
         let notification = AppStoreNotificationScenario(
@@ -59,12 +43,8 @@ extension AppStoreSimulation {
             environment: request.environment ?? subject?.account.side ?? .production
         )
         let payload = try writer(nowMs: nowMs).notification(notification, sentMs: nowMs, subject: subject)
-        var json = JSONBytes(capacity: 16_384)
-        json.beginObject()
-        json.key("signedPayload")
-        json.value(payload)
-        json.endObject()
-        return WebhookPost(headers: [:], body: String(decoding: json.bytes, as: UTF8.self))
+        let body = JSONBytes.object { $0.member("signedPayload", payload) }
+        return WebhookPost(body: String(decoding: body, as: UTF8.self))
     }
 
     private func subject(
@@ -77,10 +57,8 @@ extension AppStoreSimulation {
             return nil
         }
         guard let name = request.account else {
-            guard let found = find(id) else {
-                throw ScenarioError(keyPath: "transaction", message: "is \"\(id)\", which no account has")
-            }
-            return found
+            if let found = find(id) { return found }
+            throw ScenarioError(keyPath: "transaction", message: "is \"\(id)\", which no account has")
         }
         guard let account = accounts.first(where: { $0.id == name }) else {
             throw ScenarioError(keyPath: "account", message: "is \"\(name)\", which is none of the scenario's")

@@ -9,31 +9,22 @@ extension StoreSimulator {
 }
 
 /// What a webhook of RevenueCat's is to say; also the body of `POST /control/webhooks/revenuecat`.
-struct RevenueCatWebhookRequest {
+struct RevenueCatWebhookRequest: ScenarioObject {
     /// The event's members; an id and a time are added where they are missing.
-    var event: [String: JSONValue]
+    var event: [String: JSONValue] = [:]
     /// The header; empty: none.
-    var authorization: String
+    var authorization = StoreSimulator.revenueCatWebhookAuthorization
     /// What it is signed with; empty: it is not signed.
-    var secret: String
+    var secret = StoreSimulator.revenueCatWebhookSecret
     /// When it is signed, in Unix seconds; the simulated time by default.
     var signedAt: Int64?
 
-    init(
-        event: [String: JSONValue],
-        authorization: String? = nil,
-        secret: String? = nil,
-        signedAt: Int64? = nil
-    ) {
-        self.event = event
-        self.authorization = authorization ?? StoreSimulator.revenueCatWebhookAuthorization
-        self.secret = secret ?? StoreSimulator.revenueCatWebhookSecret
-        self.signedAt = signedAt
-    }
+    static let fields: [ScenarioField<Self>] = [
+        .required("event", \.event), .value("authorization", \.authorization), .value("secret", \.secret),
+        .optional("t", \.signedAt),
+    ]
 
     /// The webhook of a moment.
-    ///
-    /// - Throws: what the encoder does.
     func post(nowMs: Int64) throws -> WebhookPost {
         var event = event
         if event["id"] == nil { event["id"] = .text(UUID().uuidString.lowercased()) }
@@ -59,22 +50,5 @@ struct RevenueCatWebhookRequest {
         let signed = Data("\(seconds).".utf8) + body
         let code = HMAC<SHA256>.authenticationCode(for: signed, using: SymmetricKey(data: Data(secret.utf8)))
         return code.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-    }
-}
-
-extension RevenueCatWebhookRequest: Decodable {
-    enum CodingKeys: String, CodingKey, CaseIterable {
-        case event, authorization, secret
-        case signedAt = "t"
-    }
-
-    init(from decoder: any Decoder) throws {
-        let fields = try StrictFields<CodingKeys>(decoder)
-        self.init(
-            event: try fields.required(.event),
-            authorization: try fields.optional(.authorization),
-            secret: try fields.optional(.secret),
-            signedAt: try fields.optional(.signedAt)
-        )
     }
 }

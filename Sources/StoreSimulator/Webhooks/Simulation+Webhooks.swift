@@ -1,89 +1,95 @@
 internal import Foundation
 
+/// A webhook as a store would post it, ready to be posted.
+package struct WebhookPost: Sendable, Hashable {
+    /// The headers that say who sends it; beside them goes a content type of `application/json`.
+    package var headers: [String: String] = [:]
+    /// The exact bytes of the body, which are UTF-8: what is signed is these.
+    package var body: String
+
+    /// The webhook as the control endpoint shows it.
+    var reply: Reply {
+        .object { json in
+            json.object("headers") { json in
+                for (name, value) in headers.sorted(by: { $0.key < $1.key }) {
+                    json.key(name)
+                    json.value(value)
+                }
+            }
+            json.member("body", body)
+        }
+    }
+}
+
 extension Simulation.State {
     /// Answers a request below `/control/webhooks/`.
     ///
     /// - Returns: `nil` where there is no such path.
     /// - Throws: `ScenarioError` for a fault in the request.
-    mutating func control(_ request: StoreRequest, _ path: Substring) throws -> Reply? {
-        switch (request.method, path.dropFirst("/control/webhooks/".count)) {
+    mutating func webhook(_ request: StoreRequest, _ path: Substring) throws -> Reply? {
+        switch (request.method, path) {
         case ("POST", "revenuecat"):
             let webhook: RevenueCatWebhookRequest = try request.decoded()
             return try webhook.post(nowMs: clock.nowMs).reply
-        case ("POST", "app-store"):
-            return try appStore.webhook(request.decoded(), nowMs: clock.nowMs).reply
+        case ("POST", "app-store"): return try appStore.webhook(request.decoded(), nowMs: clock.nowMs).reply
         case ("POST", "google-play"):
-            return try push(request.decoded()).reply
+            let push: GooglePlayWebhookRequest = try request.decoded()
+            guard let notification = push.notifications.first else { return nil }
+            return try self.push(notification, packageName: push.packageName, messageID: push.messageID).reply
         default: return nil
         }
     }
 
     /// A notification of Google Play's, as Pub/Sub pushes it.
-    ///
-    /// - Throws: `ScenarioError` where a member is missing, and what the cryptography library does.
-    mutating func push(_ request: GooglePlayWebhookRequest) throws -> WebhookPost {
+    mutating func push(
+        _ notification: GooglePlayNotification,
+        packageName: String?,
+        messageID: String?
+    ) throws -> WebhookPost {
         let nowMs = clock.nowMs
-        let data = try googlePlay.write(request.notification, packageName: request.packageName, nowMs: nowMs)
+        let data = try googlePlay.write(notification, packageName: packageName, nowMs: nowMs)
         let token = try identity.pushToken(PushTokenRequest(), nowMs: nowMs)
         pushNumber += 1
-        let id = request.messageID ?? "\(nowMs)\(Identifiers.padded(pushNumber, to: 5))"
-        let time = Date(timeIntervalSince1970: Double(nowMs) / 1000).formatted(Self.style)
-        var json = JSONBytes()
-        json.beginObject()
-        json.key("message")
-        json.beginObject()
-        json.key("attributes")
-        json.beginObject()
-        json.endObject()
-        json.key("data")
-        json.value(Data(data).base64EncodedString())
-        // Each member stands there under both of its names.
-        json.key("messageId")
-        json.value(id)
-        json.key("message_id")
-        json.value(id)
-        json.key("publishTime")
-        json.value(time)
-        json.key("publish_time")
-        json.value(time)
-        json.endObject()
-        json.key("subscription")
-        json.value("projects/\(scenario.firebase.project)/subscriptions/google-play")
-        json.endObject()
+        let id = messageID ?? "\(nowMs)\(Identifiers.padded(pushNumber, to: 5))"
+        let time = Date(timeIntervalSince1970: Double(nowMs) / 1000)
+            .formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+        let body = JSONBytes.object { json in
+            json.object("message") { json in
+                json.object("attributes")
+                json.member("data", Data(data).base64EncodedString())
+                // Each member stands there under both of its names.
+                json.member("messageId", id)
+                json.member("message_id", id)
+                json.member("publishTime", time)
+                json.member("publish_time", time)
+            }
+            json.member("subscription", "projects/\(scenario.firebase.project)/subscriptions/google-play")
+        }
         return WebhookPost(
             headers: ["Authorization": "Bearer \(token)"],
-            body: String(decoding: json.bytes, as: UTF8.self)
+            body: String(decoding: body, as: UTF8.self)
         )
     }
-
-    private static let style = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
 }
 
 // The control endpoint without HTTP, for tests in the same process.
 extension StoreSimulator {
-    /// A webhook of RevenueCat's.
+    /// A webhook of RevenueCat's with these members, to which an id and a time are added where they are missing.
     ///
-    /// - Parameters:
-    ///   - event: the event's members, as JSON; an id and a time are added where they are missing.
-    ///   - authorization: the header; the demo's by default, none where it is empty.
-    ///   - secret: what it is signed with; the demo's by default, nothing where it is empty.
-    ///   - signedAt: when it is signed, in Unix seconds; the simulated time by default.
-    /// - Returns: headers and body.
+    /// An empty authorization leaves the header out, an empty secret the signature. It is signed at a moment in Unix
+    /// seconds, by default the simulated time.
+    ///
     /// - Throws: `ScenarioError` where `event` is no JSON object.
     package func revenueCatWebhook(
         _ event: String,
-        authorization: String? = nil,
-        secret: String? = nil,
+        authorization: String = StoreSimulator.revenueCatWebhookAuthorization,
+        secret: String = StoreSimulator.revenueCatWebhookSecret,
         signedAt: Int64? = nil
     ) throws -> WebhookPost {
-        let members: [String: JSONValue]
-        do {
-            members = try JSONDecoder().decode([String: JSONValue].self, from: Data(event.utf8))
-        } catch let error as DecodingError {
-            throw ScenarioError(error)
-        }
         let request = RevenueCatWebhookRequest(
-            event: members,
+            event: try ScenarioError.explaining {
+                try JSONDecoder().decode([String: JSONValue].self, from: Data(event.utf8))
+            },
             authorization: authorization,
             secret: secret,
             signedAt: signedAt
@@ -91,34 +97,24 @@ extension StoreSimulator {
         return try request.post(nowMs: simulation.withState { $0.clock.nowMs })
     }
 
-    /// A notification of the App Store.
+    /// A notification of the App Store: a body with a signed payload, which goes without headers.
     ///
-    /// - Parameter request: what it says.
-    /// - Returns: a body with a signed payload, which goes without headers.
-    /// - Throws: `ScenarioError` where there is no such transaction, and what the cryptography library does.
+    /// - Throws: `ScenarioError` where there is no such transaction.
     package func appStoreWebhook(_ request: AppStoreWebhookRequest = AppStoreWebhookRequest()) throws -> WebhookPost {
         try simulation.withState { try $0.appStore.webhook(request, nowMs: $0.clock.nowMs) }
     }
 
-    /// A notification of Google Play's, as Pub/Sub pushes it.
+    /// A notification of Google Play's, as Pub/Sub pushes it; the app is the scenario's by default.
     ///
-    /// - Parameters:
-    ///   - notification: what happened.
-    ///   - packageName: the app; the scenario's by default.
-    ///   - messageID: the same for every delivery of one message; a new one by default.
-    /// - Returns: the header with a push's token, and the body.
+    /// The id of a message is the same for its every delivery, and a new one by default.
+    ///
     /// - Throws: `ScenarioError` where there is no purchase to take a member from that was left out.
     package func googlePlayWebhook(
         _ notification: GooglePlayNotification,
         packageName: String? = nil,
         messageID: String? = nil
     ) throws -> WebhookPost {
-        let request = GooglePlayWebhookRequest(
-            notification: notification,
-            packageName: packageName,
-            messageID: messageID
-        )
-        return try simulation.withState { try $0.push(request) }
+        try simulation.withState { try $0.push(notification, packageName: packageName, messageID: messageID) }
     }
 
     static let webhookGuide = """

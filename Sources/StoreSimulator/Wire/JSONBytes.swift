@@ -3,51 +3,27 @@ struct JSONBytes {
     private(set) var bytes: [UInt8] = []
     private var needsComma = false
 
-    init(capacity: Int = 2048) {
-        bytes.reserveCapacity(capacity)
+    init() {
+        bytes.reserveCapacity(2048)
     }
 
-    // MARK: Structure
-
-    mutating func beginObject() {
-        separate()
-        bytes.append(UInt8(ascii: "{"))
-        needsComma = false
-    }
-
-    mutating func endObject() {
-        bytes.append(UInt8(ascii: "}"))
-        needsComma = true
-    }
-
-    mutating func beginArray() {
-        separate()
-        bytes.append(UInt8(ascii: "["))
-        needsComma = false
-    }
-
-    mutating func endArray() {
-        bytes.append(UInt8(ascii: "]"))
-        needsComma = true
-    }
-
-    /// Writes `"name":`; the name must need no escaping.
-    mutating func key(_ name: StaticString) {
-        separate()
-        bytes.append(UInt8(ascii: "\""))
-        bytes.append(literal: name)
-        bytes.append(literal: "\":")
-        needsComma = false
-    }
-
-    /// Writes a key that is not known beforehand.
-    mutating func key(_ name: String) {
-        value(name)
-        bytes.append(UInt8(ascii: ":"))
-        needsComma = false
+    /// The bytes of one object.
+    static func object(_ body: (inout JSONBytes) throws -> Void) rethrows -> [UInt8] {
+        var json = JSONBytes()
+        try json.object(body)
+        return json.bytes
     }
 
     // MARK: Values
+
+    mutating func object(_ body: (inout JSONBytes) throws -> Void) rethrows {
+        separate()
+        bytes.append(UInt8(ascii: "{"))
+        needsComma = false
+        try body(&self)
+        bytes.append(UInt8(ascii: "}"))
+        needsComma = true
+    }
 
     mutating func value(_ text: String) {
         separate()
@@ -57,33 +33,9 @@ struct JSONBytes {
         needsComma = true
     }
 
-    mutating func value(_ text: String?) {
-        if let text { value(text) } else { null() }
-    }
-
     mutating func value(_ number: Int64) {
         separate()
         bytes.append(decimal: number)
-        needsComma = true
-    }
-
-    mutating func value(_ number: Int64?) {
-        if let number { value(number) } else { null() }
-    }
-
-    mutating func value(_ number: Int) {
-        value(Int64(number))
-    }
-
-    mutating func value(_ flag: Bool) {
-        separate()
-        bytes.append(literal: flag ? "true" : "false")
-        needsComma = true
-    }
-
-    mutating func null() {
-        separate()
-        bytes.append(literal: "null")
         needsComma = true
     }
 
@@ -94,13 +46,105 @@ struct JSONBytes {
         needsComma = true
     }
 
-    /// Writes a text that is a literal and needs no escaping.
-    mutating func literal(_ text: StaticString) {
+    // MARK: Members
+
+    /// Writes a key that is not known beforehand.
+    mutating func key(_ name: String) {
+        value(name)
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+    }
+
+    /// Writes `"name":`; the name must need no escaping.
+    private mutating func key(_ name: StaticString) {
         separate()
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(literal: name)
+        bytes.append(literal: "\":")
+        needsComma = false
+    }
+
+    /// Writes an object without members.
+    mutating func object(_ name: StaticString) {
+        member(name, raw: "{}")
+    }
+
+    mutating func object(_ name: StaticString, _ body: (inout JSONBytes) throws -> Void) rethrows {
+        key(name)
+        try object(body)
+    }
+
+    mutating func array(_ name: StaticString, _ body: (inout JSONBytes) throws -> Void) rethrows {
+        key(name)
+        bytes.append(UInt8(ascii: "["))
+        try body(&self)
+        bytes.append(UInt8(ascii: "]"))
+        needsComma = true
+    }
+
+    mutating func array(_ name: StaticString, _ texts: [String]) {
+        array(name) { json in
+            for text in texts { json.value(text) }
+        }
+    }
+
+    /// Writes a member whose value the closure writes.
+    mutating func member(_ name: StaticString, _ value: (inout JSONBytes) throws -> Void) rethrows {
+        key(name)
+        try value(&self)
+    }
+
+    mutating func member(_ name: StaticString, _ text: String?) {
+        guard let text else { return null(name) }
+        key(name)
+        value(text)
+    }
+
+    mutating func member(_ name: StaticString, _ number: Int64?) {
+        guard let number else { return null(name) }
+        key(name)
+        value(number)
+    }
+
+    mutating func member(_ name: StaticString, _ number: Int) {
+        key(name)
+        value(Int64(number))
+    }
+
+    mutating func member(_ name: StaticString, _ flag: Bool) {
+        key(name)
+        bytes.append(literal: flag ? "true" : "false")
+        needsComma = true
+    }
+
+    /// Writes a text that is a literal and needs no escaping.
+    mutating func member(_ name: StaticString, literal text: StaticString) {
+        key(name)
         bytes.append(UInt8(ascii: "\""))
         bytes.append(literal: text)
         bytes.append(UInt8(ascii: "\""))
         needsComma = true
+    }
+
+    mutating func member(_ name: StaticString, raw json: String) {
+        key(name)
+        raw(json)
+    }
+
+    mutating func null(_ name: StaticString) {
+        key(name)
+        bytes.append(literal: "null")
+        needsComma = true
+    }
+
+    /// Writes a member where it has a value.
+    mutating func optional(_ name: StaticString, _ text: String?) {
+        if let text { member(name, text) }
+    }
+
+    /// Writes a member where it has a value.
+    mutating func optional(_ name: StaticString, _ number: Int64?) {
+        if let number { member(name, number) }
     }
 
     private mutating func separate() {

@@ -29,16 +29,10 @@ enum PercentCoding {
     static func encode(_ text: String) -> String {
         var text = text
         guard !text.withUTF8({ $0.allSatisfy(isUnreserved) }) else { return text }
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(text.utf8.count * 2)
-        for byte in text.utf8 {
-            if isUnreserved(byte) {
-                bytes.append(byte)
-            } else {
-                bytes += [UInt8(ascii: "%"), hexDigit(byte >> 4), hexDigit(byte & 15)]
-            }
-        }
-        return String(decoding: bytes, as: UTF8.self)
+        func digit(_ value: UInt8) -> String { String(value, radix: 16, uppercase: true) }
+        return text.utf8.map { byte in
+            isUnreserved(byte) ? String(UnicodeScalar(byte)) : "%" + digit(byte >> 4) + digit(byte & 15)
+        }.joined()
     }
 
     /// The decoded value of a query key; nil when it is absent or malformed.
@@ -52,26 +46,21 @@ enum PercentCoding {
         return nil
     }
 
-    private static func isUnreserved(_ byte: UInt8) -> Bool {
-        switch byte {
+    private static func isUnreserved(_ byte: UInt8) -> Bool { byte.isAlphanumeric || "-._~".utf8.contains(byte) }
+
+    private static func hexValue(_ byte: UInt8) -> UInt8? {
+        Character(UnicodeScalar(byte)).hexDigitValue.map { UInt8($0) }
+    }
+}
+
+extension UInt8 {
+    /// Whether the byte is an ASCII letter or digit.
+    var isAlphanumeric: Bool {
+        switch self {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-            UInt8(ascii: "~"):
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
             true
         default: false
         }
-    }
-
-    private static func hexValue(_ byte: UInt8) -> UInt8? {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
-        default: nil
-        }
-    }
-
-    private static func hexDigit(_ value: UInt8) -> UInt8 {
-        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "A") + value - 10
     }
 }

@@ -13,42 +13,22 @@ enum SignedText {
         var type: String?
     }
 
-    /// Signs a payload.
-    ///
-    /// - Parameters:
-    ///   - payload: any bytes; most often a JSON object.
-    ///   - head: what the header says, and so how it is signed.
-    ///   - key: whose signature it is.
-    ///   - isTampered: whether a byte of the signature is altered.
-    /// - Returns: three parts with dots between them.
-    /// - Throws: what the cryptography library does.
+    /// Signs a payload as the header says, or alters a byte of the signature.
     static func write(
         _ payload: [UInt8],
         _ head: Head,
         key: _RSA.Signing.PrivateKey,
         isTampered: Bool = false
     ) throws -> String {
-        let signed = base64URL(Data(written(head))) + "." + base64URL(Data(payload))
+        let header = JSONBytes.object { json in
+            json.member("alg", head.algorithm.rawValue)
+            json.optional("kid", head.keyName)
+            json.optional("typ", head.type)
+        }
+        let signed = base64URL(Data(header)) + "." + base64URL(Data(payload))
         var signature = try sign(Data(signed.utf8), head.algorithm, key)
         if isTampered, let last = signature.indices.last { signature[last] ^= 1 }
         return signed + "." + base64URL(signature)
-    }
-
-    private static func written(_ head: Head) -> [UInt8] {
-        var json = JSONBytes(capacity: 128)
-        json.beginObject()
-        json.key("alg")
-        json.value(head.algorithm.rawValue)
-        if let name = head.keyName {
-            json.key("kid")
-            json.value(name)
-        }
-        if let type = head.type {
-            json.key("typ")
-            json.value(type)
-        }
-        json.endObject()
-        return json.bytes
     }
 
     private static func sign(
@@ -66,36 +46,60 @@ enum SignedText {
     }
 
     /// A set of public keys, as JSON.
-    ///
-    /// - Throws: what the cryptography library does.
     static func keySet(_ keys: [(name: String, key: _RSA.Signing.PublicKey)]) throws -> [UInt8] {
-        var json = JSONBytes()
-        json.beginObject()
-        json.key("keys")
-        json.beginArray()
-        for (name, key) in keys {
-            let numbers = try key.getKeyPrimitives()
-            json.beginObject()
-            json.key("kid")
-            json.value(name)
-            json.key("kty")
-            json.literal("RSA")
-            json.key("alg")
-            json.literal("RS256")
-            json.key("use")
-            json.literal("sig")
-            json.key("n")
-            json.value(base64URL(numbers.modulus))
-            json.key("e")
-            json.value(base64URL(numbers.publicExponent))
-            json.endObject()
+        try JSONBytes.object { json in
+            try json.array("keys") { json in
+                for (name, key) in keys {
+                    let numbers = try key.getKeyPrimitives()
+                    json.object { json in
+                        json.member("kid", name)
+                        json.member("kty", literal: "RSA")
+                        json.member("alg", literal: "RS256")
+                        json.member("use", literal: "sig")
+                        json.member("n", base64URL(numbers.modulus))
+                        json.member("e", base64URL(numbers.publicExponent))
+                    }
+                }
+            }
         }
-        json.endArray()
-        json.endObject()
-        return json.bytes
     }
 
     static func base64URL(_ bytes: Data) -> String {
         bytes.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    }
+
+    /// The parts of a text that a caller sent; nothing is verified.
+    struct Parts {
+        var header: Data
+        var claims: Data
+        var signature: Data
+        /// What the signature is of.
+        var signed: Data
+
+        init?(_ text: String) {
+            let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+            let decoded = parts.compactMap { part in
+                let padding = String(repeating: "=", count: (4 - part.utf8.count % 4) % 4)
+                return Data(base64Encoded: part.replacing("-", with: "+").replacing("_", with: "/") + padding)
+            }
+            guard parts.count == 3, decoded.count == 3 else { return nil }
+            (header, claims, signature) = (decoded[0], decoded[1], decoded[2])
+            signed = Data("\(parts[0]).\(parts[1])".utf8)
+        }
+
+        /// What the header says of the signature.
+        struct Header: Decodable {
+            var alg: String
+            var kid: String
+        }
+
+        /// Header and claims, decoded.
+        func decoded<Claims: Decodable>() -> (header: Header, claims: Claims)? {
+            let decoder = JSONDecoder()
+            guard let header = try? decoder.decode(Header.self, from: header),
+                let claims = try? decoder.decode(Claims.self, from: claims)
+            else { return nil }
+            return (header, claims)
+        }
     }
 }

@@ -107,9 +107,9 @@ struct AppReceiptTests {
         )
     }
 
-    @Test(arguments: ReceiptAuthority.Generation.allCases, ReceiptAuthority.Digest.allCases)
+    @Test(arguments: ReceiptAuthority.Digest.allCases, ReceiptAuthority.Digest.allCases)
     func `either digest counts under certificates of either generation`(
-        generation: ReceiptAuthority.Generation,
+        generation: ReceiptAuthority.Digest,
         digest: ReceiptAuthority.Digest
     ) async throws {
         let authority = try ReceiptAuthority(generation)

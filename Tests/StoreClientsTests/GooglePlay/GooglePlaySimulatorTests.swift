@@ -99,7 +99,7 @@ struct PlayWorld {
         let world = try PlayWorld(Self.scenario("token: tok"))
         for _ in 0..<3 { #expect(try await world.read("tok").coverage == .full) }
         #expect(world.count(PlayWorld.tokenRequests) == 1)
-        world.simulator.revokeGoogleAccessTokens()
+        world.simulator.simulation.withState { $0.googlePlay.revokeAccessTokens() }
         #expect(try await world.read("tok").coverage == .full)
         #expect(try await world.read("tok").coverage == .full)
         #expect(world.count(PlayWorld.tokenRequests) == 2)
@@ -350,7 +350,7 @@ struct PlayWorld {
         world.simulator.simulation.withState { state in
             var rule = FaultRule(endpoint: "google_play.order")
             rule.status = 503
-            state.faults.add(rule)
+            state.faults.add([rule])
         }
         if id == "GPA.0" {
             await #expect(throws: ReadFailure(.unavailable, store: .googlePlay)) {

@@ -288,10 +288,10 @@ struct AppStoreSimulationTests {
 
     @Test func `the guide tells every endpoint and every key`() {
         let words =
-            AppStoreSimulation.endpoints + AppStoreScenario.CodingKeys.allCases.map(\.rawValue)
-            + AppStoreCustomerScenario.CodingKeys.allCases.map(\.rawValue)
-            + AppStoreTransactionScenario.CodingKeys.allCases.map(\.rawValue)
-            + AppStoreNotificationScenario.CodingKeys.allCases.map(\.rawValue)
+            AppStoreSimulation.endpoints + AppStoreScenario.fields.map(\.name)
+            + AppStoreCustomerScenario.fields.map(\.name)
+            + AppStoreTransactionScenario.fields.map(\.name)
+            + AppStoreNotificationScenario.fields.map(\.name)
             + AppStoreTransactionScenario.Kind.allCases.map(\.rawValue)
             + AppStoreTransactionScenario.State.allCases.map(\.rawValue)
             + AppStoreTransactionScenario.Flaw.allCases.map(\.rawValue)

@@ -100,8 +100,8 @@ struct GooglePlayControlTests {
     @Test("The guide tells every field, state and endpoint")
     func guide() {
         let words =
-            GooglePlayScenario.CodingKeys.allCases.map(\.rawValue)
-            + GooglePlayPurchaseScenario.CodingKeys.allCases.map(\.rawValue)
+            GooglePlayScenario.fields.map(\.name)
+            + GooglePlayPurchaseScenario.fields.map(\.name)
             + GooglePlayPurchaseScenario.State.allCases.map(\.rawValue)
             + GooglePlayPurchaseScenario.Kind.allCases.map(\.rawValue) + GooglePlaySimulation.endpoints
         for word in words { #expect(GooglePlaySimulation.guide.contains(word), "\(word) is missing") }

@@ -27,7 +27,9 @@ struct GooglePlaySimulationTests {
             for absent in ["linkedPurchaseToken", "canceledStateContext", "testPurchase", "outOfAppPurchaseContext"] {
                 #expect(body[absent] == nil)
             }
-            probe.simulator.put(GooglePlayPurchaseScenario(token: "tok", state: .canceled))
+            probe.simulator.simulation.withState {
+                $0.googlePlay.put(GooglePlayPurchaseScenario(token: "tok", state: .canceled), nowMs: $0.clock.nowMs)
+            }
             let canceled = try await probe.subscription("tok")
             #expect(canceled["lineItems"]?[0]?["autoRenewingPlan"]?["autoRenewEnabled"] == nil)
             #expect(canceled["canceledStateContext"]?["userInitiatedCancellation"] != nil)

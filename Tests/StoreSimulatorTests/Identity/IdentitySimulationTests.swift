@@ -248,29 +248,6 @@ import Testing
         }
     }
 
-    @Test func `the same steps are there without HTTP`() async throws {
-        try await Probe.run { probe in
-            let simulator = probe.simulator
-            let token = try SignedToken(simulator.firebaseToken(of: "user-2", project: "third"))
-            #expect(token.claims["sub"]?.text == "user-2" && token.claims["aud"]?.text == "third")
-            var request = FirebaseTokenRequest(subject: "user-3")
-            request.signing.algorithm = .unsigned
-            #expect(try SignedToken(simulator.firebaseToken(request)).signature.isEmpty)
-            let push = try SignedToken(simulator.pushToken(audience: "a"))
-            #expect(push.claims["aud"]?.text == "a" && push.claims["email"]?.text == Self.account)
-            var unverified = PushTokenRequest()
-            unverified.isEmailVerified = false
-            #expect(try SignedToken(simulator.pushToken(unverified)).claims["email_verified"]?.flag == false)
-            simulator.rotateGoogleKeys()
-            simulator.setGoogleKeysMaxAge(seconds: nil)
-            let answer = try await probe.send(.get, "/google-keys/firebase")
-            #expect(try names(answer.json) == ["firebase-key-1", "firebase-key-2"])
-            #expect(answer.header(.cacheControl) == nil)
-            simulator.rotateGoogleKeys(publishing: .new)
-            #expect(names(try await keySet(probe, "firebase")) == ["firebase-key-3"])
-        }
-    }
-
     @Test(arguments: [
         ("firebase: {projct: p}", "firebase.projct is no known key; use one of project"),
         ("pubsub: {account: a}", "pubsub.account is no known key; use one of audience, service_account"),
@@ -290,9 +267,9 @@ import Testing
 
     @Test func `the guide tells every word`() {
         let words =
-            FirebaseScenario.CodingKeys.allCases.map(\.rawValue) + PubSubScenario.CodingKeys.allCases.map(\.rawValue)
-            + FirebaseTokenRequest.CodingKeys.allCases.map(\.rawValue)
-            + PushTokenRequest.CodingKeys.allCases.map(\.rawValue) + TokenAlgorithm.allCases.map(\.rawValue)
+            FirebaseScenario.fields.map(\.name) + PubSubScenario.fields.map(\.name)
+            + FirebaseTokenRequest.fields.map(\.name)
+            + PushTokenRequest.fields.map(\.name) + TokenAlgorithm.allCases.map(\.rawValue)
             + PublishedKeys.allCases.map(\.rawValue) + IdentitySimulation.endpoints
         for word in words { #expect(IdentitySimulation.guide.contains(word), "\(word) is missing") }
     }

@@ -181,7 +181,7 @@ import Testing
 
     @Test func `the guide tells every word of a scenario`() {
         let words =
-            OnsideScenario.CodingKeys.allCases.map(\.rawValue) + OnsideOrderScenario.CodingKeys.allCases.map(\.rawValue)
+            OnsideScenario.fields.map(\.name) + OnsideOrderScenario.fields.map(\.name)
             + OnsideSigning.Way.allCases.map(\.rawValue) + OnsideSimulation.endpoints
         for word in words { #expect(OnsideSimulation.guide.contains(word), "\(word) is missing") }
     }

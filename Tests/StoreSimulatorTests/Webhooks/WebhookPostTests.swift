@@ -288,9 +288,9 @@ import Testing
 
     @Test func `the guide tells every word`() {
         let words =
-            RevenueCatWebhookRequest.CodingKeys.allCases.map(\.rawValue)
-            + AppStoreWebhookRequest.CodingKeys.allCases.map(\.rawValue)
-            + GooglePlayWebhookRequest.CodingKeys.allCases.map(\.rawValue)
+            RevenueCatWebhookRequest.fields.map(\.name)
+            + AppStoreWebhookRequest.fields.map(\.name)
+            + GooglePlayWebhookRequest.fields.map(\.name)
             + ["notificationType", "purchaseToken", "subscriptionId", "sku", "orderId", "productType", "refundType"]
         for word in words { #expect(StoreSimulator.webhookGuide.contains(word), "\(word) is missing") }
         #expect(StoreSimulator.guide.contains(StoreSimulator.webhookGuide))

@@ -1,4 +1,4 @@
-/// Request budgets: fixed windows of one minute, one for each key and domain.
+/// Request budgets: fixed windows of time.
 struct RateWindows: Sendable {
     /// What a request found.
     struct Reading: Sendable {
@@ -11,21 +11,27 @@ struct RateWindows: Sendable {
     }
 
     private struct Window {
-        var minute: Int64
-        var usage: Int
+        var number: Int64
+        var usage = 0
     }
 
     private var windows: [String: Window] = [:]
+    /// How long a window is.
+    private let lengthMs: Int64
 
-    /// Counts a request against a budget (key and domain) of `limit` requests a minute, above 0.
+    init(lengthMs: Int64) {
+        self.lengthMs = lengthMs
+    }
+
+    /// Counts a request against a budget of `limit` requests in a window, above 0.
     mutating func count(_ budget: String, limit: Int, nowMs: Int64) -> Reading {
-        let minute = nowMs / 60_000
-        var window = windows[budget] ?? Window(minute: minute, usage: 0)
-        if window.minute != minute { window = Window(minute: minute, usage: 0) }
+        let number = nowMs / lengthMs
+        var window = windows[budget] ?? Window(number: number)
+        if window.number != number { window = Window(number: number) }
         window.usage += 1
         // A client that invents a new key for each request must not fill the memory.
         if windows.count > 10_000 { windows.removeAll() }
         windows[budget] = window
-        return Reading(usage: window.usage, limit: limit, remainingMs: (minute + 1) * 60_000 - nowMs)
+        return Reading(usage: window.usage, limit: limit, remainingMs: (number + 1) * lengthMs - nowMs)
     }
 }
