@@ -85,7 +85,7 @@ extension RunReport {
     var strayed: [Fact] {
         guard let drift else { return [] }
         return [
-            Fact("Users looked at", drift.looked),
+            Fact("Users compared", drift.compared),
             Fact("Records that agreed", drift.agreeing),
             Fact("Oldest evidence", seconds: drift.oldestEvidenceSeconds),
             Fact("Half of the changes within", seconds: drift.convergenceSeconds.p50),

@@ -18,15 +18,6 @@ enum Timestamp {
         return "\(text.prefix(10)) \(text.dropFirst(11).dropLast()) UTC"
     }
 
-    /// Reads what `machine` writes, and nothing else.
-    static func date(_ text: String) -> Date? {
-        guard text.utf8.count == 24, let milliseconds = Double(text.dropFirst(20).dropLast()),
-            let whole = try? Date(text.prefix(19) + "Z", strategy: .iso8601)
-        else { return nil }
-        let date = Date(timeIntervalSince1970: (whole.timeIntervalSince1970 * 1000 + milliseconds) / 1000)
-        return machine(date) == text ? date : nil
-    }
-
     private static func parts(_ date: Date) -> (seconds: Int64, milliseconds: Int64) {
         let exact = (date.timeIntervalSince1970 * 1000).rounded()
         let milliseconds = Int64(exact.isNaN ? 0 : min(max(exact, known.lowerBound), known.upperBound))

@@ -33,3 +33,27 @@ extension RunReport {
             }
     }
 }
+
+extension RunReport {
+    /// The report as one page, which loads nothing: no scripts, its style and its charts in it.
+    ///
+    /// - Parameter showsUsers: whether ids of users are whole; otherwise they are cut to their first two characters.
+    /// - Returns: the page, which is XML as well as HTML.
+    package func html(showsUsers: Bool = true) -> String {
+        ReportPage(report: self, showsUsers: showsUsers).markup.text
+    }
+
+    /// The head line of a CSV file with the changes, with its end.
+    package static let csvHeader = "user_id,outcome,rule,type_before,type_after,assets,state,explanation\r\n"
+
+    /// One change; rows are made one by one, so that files of any length need no memory.
+    ///
+    /// - Parameter change: what becomes of a user.
+    /// - Returns: the row, with its end.
+    package static func csvRow(_ change: Change) -> String {
+        CSV.row([
+            change.userID, change.outcome, change.rule ?? "", change.typeBefore ?? "", change.typeAfter ?? "",
+            String(change.assets), change.state, change.explanation,
+        ])
+    }
+}
