@@ -82,10 +82,7 @@ package struct APIComposition {
     package static func watch(_ runtime: Runtime, pool: PostgresPool) -> RestoreWatch {
         RestoreWatch(
             requests: AppRequests(pool: pool),
-            listener: PostgresListener(
-                configuration: runtime.postgres(connections: 1, direct: true),
-                logger: runtime.logger
-            ),
+            listener: runtime.listener(),
             logger: runtime.logger
         )
     }

@@ -21,10 +21,7 @@ package struct ConsoleComposition {
         pool = PostgresPool(configuration: configuration, logger: runtime.logger)
         console = try SupportConsole(
             pool: pool,
-            listener: PostgresListener(
-                configuration: runtime.postgres(connections: 1, direct: true),
-                logger: runtime.logger
-            ),
+            listener: runtime.listener(),
             proxies: proxies,
             provider: try ProviderSignIn(runtime, transport),
             logger: runtime.logger

@@ -28,14 +28,7 @@ package struct DoorChecks {
         if api.webhooks.takesRevenueCat { open.append("RevenueCat's webhooks") }
         if config.appStore.bundleID != nil { open.append("the App Store's notifications") }
         if api.webhooks.push != nil { open.append("Google Play's notifications") }
-        checks.append(
-            Check(
-                name: "doors",
-                ok: true,
-                detail: open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", "),
-                fix: ""
-            )
-        )
+        checks.append(.passed("doors", open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", ")))
         guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
         let http = HTTPClient(transport: transport, target: "google_keys")
@@ -83,7 +76,7 @@ package struct DoorChecks {
     ) async -> [Check] {
         do throws(ReadFailure) {
             let ahead = try await ask()
-            let keys = Check(name: "keys.\(name)", ok: true, detail: "the keys of \(signer) can be had", fix: "")
+            let keys = Check.passed("keys.\(name)", "the keys of \(signer) can be had")
             guard let ahead else { return [keys] }
             return [
                 keys,

@@ -36,9 +36,7 @@ package enum Output {
 
     /// One JSON document on one line, keys in order.
     package static func json(_ value: some Encodable) throws {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        line(PlainText.escaped(String(decoding: try encoder.encode(value), as: UTF8.self)))
+        line(PlainText.escaped(try value.jsonLine()))
     }
 
     /// A table with aligned columns; the head is bold on a terminal.

@@ -62,10 +62,7 @@ package struct WorkerComposition {
             pool: pool,
             stores: stores,
             signals: signals,
-            listener: PostgresListener(
-                configuration: runtime.postgres(connections: 1, direct: true),
-                logger: runtime.logger
-            ),
+            listener: runtime.listener(),
             planner: ScheduleComposition(runtime, pool: pool).planner { dequeue.raise() },
             sender: sender,
             audience: watch,

@@ -25,6 +25,13 @@ package struct JSONObject: Encodable, ExpressibleByDictionaryLiteral {
         return object
     }
 
+    /// The members of both.
+    package static func + (one: JSONObject, other: JSONObject) -> JSONObject {
+        var object = one
+        object.members += other.members
+        return object
+    }
+
     package func encode(to encoder: any Encoder) throws {
         var row = encoder.container(keyedBy: Name.self)
         for (name, value) in members {

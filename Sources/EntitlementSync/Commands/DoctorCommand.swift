@@ -2,10 +2,9 @@ import ArgumentParser
 import Composition
 import Configuring
 import Diagnostics
-import Foundation
 import Logging
 import Migrations
-import Postgres
+import Reports
 
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -15,36 +14,24 @@ struct DoctorCommand: AsyncParsableCommand {
 
     @OptionGroup var options: OutputOptions
 
-    private struct Printed: Encodable {
-        var ok: Bool
-        var checks: [Check]
-    }
-
     func run() async throws {
         try await reporting {
             let runtime = try Runtime(level: .error)
-            var checks: [Check] = []
+            var checks: [Check]
             do {
-                checks += try await runtime.withPool(checkingSchema: false) { pool in
+                checks = try await runtime.withPool(checkingSchema: false) { pool in
                     let release = try await SchemaCheck(pool: pool).verify()
-                    let schema = Check(name: "schema", ok: true, detail: "at release \(release)", fix: "")
-                    var found = [schema] + (await Doctor(pool: pool).checks())
+                    var found = [Check.passed("schema", "at release \(release)")] + (await Doctor(pool: pool).checks())
                     found += await SetupChecks(runtime: runtime).checks(pool: pool)
                     do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
                         // It must not hide what the others have found.
-                        let detail = "could not be read: \(CommandFailure(error).message)"
-                        found.append(
-                            Check(name: "budget", ok: false, detail: detail, fix: "Mend what the detail says.")
-                        )
+                        found.append(.failed("budget", "could not be read: \(CommandFailure(error).message)"))
                     }
                     return found
                 }
             } catch {
                 let failure = CommandFailure(error)
-                checks.append(
-                    Check(name: "database", ok: false, detail: failure.message, fix: "Mend what the detail says.")
-                )
-                try print(checks)
+                try print([.failed("database", failure.message)])
                 return failure.status
             }
             let config = runtime.config
@@ -70,7 +57,7 @@ struct DoctorCommand: AsyncParsableCommand {
     private func print(_ checks: [Check]) throws {
         let ok = checks.allSatisfy(\.ok)
         switch options.output {
-        case .json: try Output.json(Printed(ok: ok, checks: checks))
+        case .json: try Output.json(["ok": ok, "checks": checks] as JSONObject)
         case .text:
             for check in checks {
                 Output.line("\(Output.mark(check.ok))  \(check.name): \(check.detail)")

@@ -1,9 +1,8 @@
 import ArgumentParser
 import Composition
-import Logging
 import UserRequests
 
-struct Erase: AsyncParsableCommand {
+struct Erase: DatabaseCommand {
     static let configuration = CommandConfiguration(
         abstract: "Forgets who a user is, in every record; what was decided stands with nobody's name to it."
     )
@@ -13,22 +12,13 @@ struct Erase: AsyncParsableCommand {
 
     @OptionGroup var options: OutputOptions
 
-    func run() async throws {
-        try await reporting {
-            let runtime = try Runtime(level: .warning)
-            return try await runtime.withPool { pool in
-                guard let erased = try await Erasure(pool: pool).erase(user) else {
-                    throw CommandFailure(.data, "the user is not known here: nothing is kept under this id")
-                }
-                let kept = "\(erased.purchases) purchases and \(erased.tickets) tickets stand without a name"
-                let gone = "the words of \(erased.events) events and \(erased.messages) messages are deleted"
-                let text = "erased: \(kept); \(gone)"
-                try options.print(
-                    erased.isHosts ? text + ". The host still has this user: erase it there as well" : text,
-                    json: erased
-                )
-                return .done
-            }
+    func answer(_ database: Database) async throws -> Answer {
+        guard let erased = try await Erasure(pool: database.pool).erase(user) else {
+            throw CommandFailure(.data, "the user is not known here: nothing is kept under this id")
         }
+        let kept = "\(erased.purchases) purchases and \(erased.tickets) tickets stand without a name"
+        let gone = "the words of \(erased.events) events and \(erased.messages) messages are deleted"
+        let host = erased.isHosts ? ". The host still has this user: erase it there as well" : ""
+        return Answer(["erased: \(kept); \(gone)\(host)"], document: erased)
     }
 }

@@ -4,6 +4,7 @@ import Configuring
 import Foundation
 import Logging
 import Postgres
+import Reports
 import SupportDesk
 
 extension OperatorCommand {

@@ -1,11 +1,10 @@
 import ArgumentParser
 import Composition
-import Logging
-import Postgres
+import Reports
 import SupportDesk
 
 extension OperatorCommand {
-    struct Identify: AsyncParsableCommand {
+    struct Identify: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Says that an account is a person's at the identity provider.",
             discussion:
@@ -18,19 +17,13 @@ extension OperatorCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).identify(name, as: subject, by: token.digest)
-                    try options.print("operator \(name) is identified", json: ["name": name])
-                    return .done
-                }
-            }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).identify(name, as: subject, by: token.digest)
+            return Answer("operator \(name) is identified", json: ["name": name])
         }
     }
 
-    struct BreakGlass: AsyncParsableCommand {
+    struct BreakGlass: DatabaseCommand {
         static let configuration = CommandConfiguration(
             commandName: "break-glass",
             abstract: "Marks an admin who signs in with a password also while an identity provider is in use.",
@@ -42,21 +35,16 @@ extension OperatorCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).markBreakGlass(name, !off, by: try session.token()?.digest)
-                    try options.print(
-                        off ? "operator \(name) is not marked any more" : "operator \(name) is marked",
-                        json: ["name": name]
-                    )
-                    return .done
-                }
-            }
+        func answer(_ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).markBreakGlass(name, !off, by: try session.token()?.digest)
+            return Answer(
+                off ? "operator \(name) is not marked any more" : "operator \(name) is marked",
+                json: ["name": name]
+            )
         }
     }
 
-    struct Provider: AsyncParsableCommand {
+    struct Provider: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows the identity provider that operators sign in through, or ends its use.",
             discussion:
@@ -66,26 +54,20 @@ extension OperatorCommand {
         @Flag(help: "Take passwords of all operators again.") var leave = false
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    let operators = Operators(pool: pool)
-                    if leave {
-                        let was = try await operators.leaveProvider()
-                        try options.print(
-                            was ? "operators sign in with passwords again" : "no identity provider was in use",
-                            json: ["left": was]
-                        )
-                        return .done
-                    }
-                    let issuer = try await operators.provider()
-                    try options.print(
-                        issuer.map { "operators sign in through \($0)" } ?? "operators sign in with passwords",
-                        json: ["issuer": issuer]
-                    )
-                    return .done
-                }
+        func answer(_ database: Database) async throws -> Answer {
+            let operators = Operators(pool: database.pool)
+            if leave {
+                let was = try await operators.leaveProvider()
+                return Answer(
+                    was ? "operators sign in with passwords again" : "no identity provider was in use",
+                    json: ["left": was]
+                )
             }
+            let issuer = try await operators.provider()
+            return Answer(
+                issuer.map { "operators sign in through \($0)" } ?? "operators sign in with passwords",
+                json: ["issuer": issuer]
+            )
         }
     }
 }

@@ -2,13 +2,12 @@ import ArgumentParser
 import Composition
 import Entitlements
 import Foundation
-import Logging
 import Postgres
 import Reconciliation
 import Runs
 import UserRequests
 
-struct Reconcile: AsyncParsableCommand {
+struct Reconcile: Command {
     static let configuration = CommandConfiguration(
         abstract: "Re-reads users and makes their records true: some, everybody who is due, or everybody."
     )
@@ -64,46 +63,48 @@ struct Reconcile: AsyncParsableCommand {
         }
     }
 
-    private struct Summary: Encodable { var summary: [String: Int] }
+    func prepare() throws -> PostgresTimestamp? {
+        try since.map { try Moment(argument: $0, name: "--since").timestamp }
+    }
 
-    func run() async throws {
-        try await reporting {
-            let runtime = try Runtime(level: .warning)
-            let since = try since.map { try Moment(argument: $0, name: "--since").timestamp }
-            return try await runtime.withPool { pool in
-                if users.isEmpty {
-                    let scope: RunRecord.Scope = due ? .due : all ? .all : .since
-                    let command = RunFollowing(runs: RunRecords(pool: pool), output: options.output)
-                    return try await command.ask(
-                        scope,
-                        isDry: dryRun,
-                        since: since,
-                        listsOnly: listedOnly,
-                        maxDemotions: maxDemotions,
-                        waiting: .seconds(wait ?? 604_800)
-                    )
-                }
-                guard !dryRun else { return try await performDryRun(pool) }
-                let requests = Requests(pool: pool)
-                let ids = try await queued(requests)
-                let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
-                    Output.progress($0, of: ids.count)
-                }
-                let statuses = Dictionary(try await requests.status(ids).map { ($0.id, $0) }) { first, _ in first }
-                let decisions = try await requests.decisions(ids)
-                let lines = zip(users, ids).map { user, id in
-                    ReconcileLine(
-                        userID: user,
-                        jobID: id,
-                        outcome: statuses[id]?.outcome ?? statuses[id]?.state,
-                        rule: decisions[id]?.rule,
-                        explanation: decisions[id]?.explanation ?? statuses[id]?.lastError
-                    )
-                }
-                try print(lines)
-                return ended ? Self.status(lines) : .elapsed
-            }
+    func answer(_ since: PostgresTimestamp?, _ database: Database) async throws -> Answer {
+        if users.isEmpty {
+            let command = RunFollowing(runs: RunRecords(pool: database.pool), output: options.output)
+            let status = try await command.ask(
+                due ? .due : all ? .all : .since,
+                isDry: dryRun,
+                since: since,
+                listsOnly: listedOnly,
+                maxDemotions: maxDemotions,
+                waiting: .seconds(wait ?? 604_800)
+            )
+            return .printed(status)
         }
+        let (lines, ended) = dryRun ? try await predicted(database.pool) : try await reconciled(database.pool)
+        try print(lines)
+        let isUnavailable = lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue }
+        return .printed(!ended ? .elapsed : isUnavailable ? .unavailable : .done)
+    }
+
+    /// Has a worker reconcile the users.
+    private func reconciled(_ pool: PostgresPool) async throws -> (lines: [ReconcileLine], ended: Bool) {
+        let requests = Requests(pool: pool)
+        let ids = try await queued(requests)
+        let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
+            Output.progress($0, of: ids.count)
+        }
+        let statuses = Dictionary(try await requests.status(ids).map { ($0.id, $0) }) { first, _ in first }
+        let decisions = try await requests.decisions(ids)
+        let lines = zip(users, ids).map { user, id in
+            ReconcileLine(
+                userID: user,
+                jobID: id,
+                outcome: statuses[id]?.outcome ?? statuses[id]?.state,
+                rule: decisions[id]?.rule,
+                explanation: decisions[id]?.explanation ?? statuses[id]?.lastError
+            )
+        }
+        return (lines, ended)
     }
 
     /// - Throws: `CommandFailure` that names the users which the application does not have: one of many is hard to find.
@@ -117,12 +118,8 @@ struct Reconcile: AsyncParsableCommand {
         }
     }
 
-    private static func status(_ lines: [ReconcileLine]) -> ExitStatus {
-        lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue } ? .unavailable : .done
-    }
-
     /// Has a worker say what it would decide.
-    private func performDryRun(_ pool: PostgresPool) async throws -> ExitStatus {
+    private func predicted(_ pool: PostgresPool) async throws -> (lines: [ReconcileLine], ended: Bool) {
         let dryRuns = DryRuns(pool: pool)
         let ids = try await dryRuns.ask(users)
         let deadline = ContinuousClock.now + .seconds(wait ?? 3600)
@@ -142,16 +139,15 @@ struct Reconcile: AsyncParsableCommand {
                 predicted: answer ?? DryRunResult()
             )
         }
-        try print(lines)
-        return answers.count == Set(ids).count ? Self.status(lines) : .elapsed
+        return (lines, answers.count == Set(ids).count)
     }
 
     private func print(_ lines: [ReconcileLine]) throws {
         let counts = Dictionary(grouping: lines) { $0.outcome ?? "unknown" }.mapValues(\.count)
         switch options.output {
         case .json:
-            for line in lines { try Output.json(line) }
-            try Output.json(Summary(summary: counts))
+            for line in lines { try Output.json(line.json) }
+            try Output.json(["summary": counts])
         case .text:
             Output.table(
                 ["user", "outcome", "rule", "why"] + (dryRun ? ["type", "assets"] : []),

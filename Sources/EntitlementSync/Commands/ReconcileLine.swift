@@ -1,9 +1,10 @@
 import Foundation
 import Reconciliation
+import Reports
 import Runs
 
 /// What became of a user, as `reconcile` prints it.
-struct ReconcileLine: Encodable {
+struct ReconcileLine {
     var userID: String?
     /// `nil`, printed as null: a dry run is no job.
     var jobID: UUID?
@@ -13,29 +14,23 @@ struct ReconcileLine: Encodable {
     /// What else a dry run says; left out where it is none.
     var predicted: DryRunResult?
 
-    private enum CodingKeys: String, CodingKey {
-        case outcome, rule, explanation, assets, error, paused
-        case userID = "user_id"
-        case jobID = "job_id"
-        case dryRun = "dry_run"
-        case typeBefore = "type_before"
-        case typeAfter = "type_after"
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        var row = encoder.container(keyedBy: CodingKeys.self)
-        try row.encode(userID, forKey: .userID)
-        try row.encode(jobID?.uuidString.lowercased(), forKey: .jobID)
-        try row.encode(outcome, forKey: .outcome)
-        try row.encode(rule, forKey: .rule)
-        try row.encode(explanation, forKey: .explanation)
-        guard let predicted else { return }
-        try row.encode(true, forKey: .dryRun)
-        try row.encode(predicted.typeBefore, forKey: .typeBefore)
-        try row.encode(predicted.typeAfter, forKey: .typeAfter)
-        try row.encode(predicted.assets, forKey: .assets)
-        try row.encodeIfPresent(predicted.error, forKey: .error)
-        try row.encode(predicted.isPaused, forKey: .paused)
+    var json: JSONObject {
+        let line: JSONObject = [
+            "user_id": userID,
+            "job_id": jobID?.uuidString.lowercased(),
+            "outcome": outcome,
+            "rule": rule,
+            "explanation": explanation,
+        ]
+        guard let predicted else { return line }
+        let dryRun: JSONObject = [
+            "dry_run": true,
+            "type_before": predicted.typeBefore,
+            "type_after": predicted.typeAfter,
+            "assets": predicted.assets,
+            "paused": predicted.isPaused,
+        ]
+        return (line + dryRun).adding("error", predicted.error)
     }
 }
 

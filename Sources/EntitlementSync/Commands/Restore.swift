@@ -3,11 +3,10 @@ import Composition
 import Configuring
 import Entitlements
 import Foundation
-import Logging
 import UserRequests
 import WebAPI
 
-struct Restore: AsyncParsableCommand {
+struct Restore: Command {
     static let configuration = CommandConfiguration(
         abstract: "Enqueues a restore, and waits for its outcome if asked to."
     )
@@ -30,24 +29,29 @@ struct Restore: AsyncParsableCommand {
         guard (0...86_400).contains(wait ?? 0) else { throw ValidationError("--wait: give seconds from 0 to 86400") }
     }
 
-    func run() async throws {
-        try await reporting {
-            let runtime = try Runtime(level: .warning)
-            let proofs = try ProofArgument.json(proof)
-            return try await runtime.withPool { pool in
-                let requests = Requests(pool: pool)
-                let id = try await requests.restore(user, proofs: proofs, clientError: clientError)
-                let waiting = Waiting(requests: requests)
-                let ended =
-                    wait == nil ? true : try await waiting.untilEnded([id], within: .seconds(wait ?? 0)) { _ in }
-                guard let status = try await requests.status([id]).first else {
-                    throw CommandFailure(.software, "the job can't be found")
-                }
-                try print(status, Messages(support: runtime.config.supportContactURL))
-                if !ended, !status.hasEnded { return .elapsed }
-                return status.outcome == Outcome.storeUnavailable.rawValue ? .unavailable : .done
-            }
+    func prepare() throws -> String { try ProofArgument.json(proof) }
+
+    func answer(_ proofs: String, _ database: Database) async throws -> Answer {
+        let requests = Requests(pool: database.pool)
+        let id = try await requests.restore(user, proofs: proofs, clientError: clientError)
+        let waiting = Waiting(requests: requests)
+        let ended = wait == nil ? true : try await waiting.untilEnded([id], within: .seconds(wait ?? 0)) { _ in }
+        guard let status = try await requests.status([id]).first else {
+            throw CommandFailure(.software, "the job can't be found")
         }
+        // Only a command that has waited says that it takes long.
+        let key = status.messageKey ?? (wait == nil ? nil : MessageKey.stillChecking.rawValue)
+        let messages = try Messages(support: database.config.supportContactURL)
+        let text = key.map { messages.text(for: $0, reference: status.reference) ?? $0 }
+        let isUnavailable = status.outcome == Outcome.storeUnavailable.rawValue
+        return Answer(
+            [
+                [status.reference, status.state, status.outcome ?? "-", text ?? "-"].joined(separator: "  "),
+                "job \(status.id.uuidString.lowercased())",
+            ],
+            document: Printed(status: status, message: text),
+            status: !ended && !status.hasEnded ? .elapsed : isUnavailable ? .unavailable : .done
+        )
     }
 
     private struct Printed: Encodable {
@@ -60,18 +64,6 @@ struct Restore: AsyncParsableCommand {
             enum Key: String, CodingKey { case message }
             var container = encoder.container(keyedBy: Key.self)
             try container.encode(message, forKey: .message)
-        }
-    }
-
-    private func print(_ status: JobStatus, _ messages: Messages) throws {
-        // Only a command that has waited says that it takes long.
-        let key = status.messageKey ?? (wait == nil ? nil : MessageKey.stillChecking.rawValue)
-        let text = key.map { messages.text(for: $0, reference: status.reference) ?? $0 }
-        switch options.output {
-        case .json: try Output.json(Printed(status: status, message: text))
-        case .text:
-            Output.line([status.reference, status.state, status.outcome ?? "-", text ?? "-"].joined(separator: "  "))
-            Output.line("job \(status.id.uuidString.lowercased())")
         }
     }
 }

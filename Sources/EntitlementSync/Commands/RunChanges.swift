@@ -13,8 +13,8 @@ struct RunChanges {
         switch format {
         case .json:
             let counts = try await runs.changeCounts(of: run.id)
-            try await runs.eachChange(of: run.id) { changes in for change in changes { try Output.json(Line(change)) } }
-            try Output.json(["summary": RunSummary(run, changes: counts)])
+            try await runs.eachChange(of: run.id) { changes in for change in changes { try Output.json(change.json) } }
+            try Output.json(["summary": run.summary(counts)])
         case .text:
             let changes = try await runs.changes(of: run.id, limit: Self.shownInTable)
             if !changes.isEmpty {
@@ -35,36 +35,25 @@ struct RunChanges {
         }
     }
 
-    private struct Line: Encodable {
-        var change: RunRecords.Change
-
-        init(_ change: RunRecords.Change) { self.change = change }
-
-        enum CodingKeys: String, CodingKey {
-            case outcome, rule, state, assets, announced, explanation
-            case userID = "user_id"
-            case typeBefore = "type_before"
-            case typeAfter = "type_after"
-        }
-
-        func encode(to encoder: any Encoder) throws {
-            var row = encoder.container(keyedBy: CodingKeys.self)
-            try row.encode(change.userID, forKey: .userID)
-            try row.encode(change.outcome, forKey: .outcome)
-            try row.encode(change.rule, forKey: .rule)
-            try row.encode(change.state, forKey: .state)
-            try row.encode(change.isAnnounced, forKey: .announced)
-            try row.encode(change.typeBefore, forKey: .typeBefore)
-            try row.encode(change.typeAfter, forKey: .typeAfter)
-            try row.encode(change.assets, forKey: .assets)
-            try row.encode(change.explanation, forKey: .explanation)
-        }
-    }
 }
 
 extension RunRecords.Change {
     /// The state to show: `announced` for a demotion that a store announced (nothing holds it back), else the state on record.
     func word(in run: RunRecord) -> String { run.word(of: state, isAnnounced: isAnnounced) }
+
+    fileprivate var json: JSONObject {
+        [
+            "user_id": userID,
+            "outcome": outcome,
+            "rule": rule,
+            "state": state,
+            "announced": isAnnounced,
+            "type_before": typeBefore,
+            "type_after": typeAfter,
+            "assets": assets,
+            "explanation": explanation,
+        ]
+    }
 }
 
 extension RunRecord {

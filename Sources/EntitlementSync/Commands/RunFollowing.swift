@@ -46,7 +46,7 @@ struct RunFollowing {
         }
         guard run.state == .done || run.state == .stopped || run.state == .canceled else {
             switch output {
-            case .json: try Output.json(["summary": RunSummary(run)])
+            case .json: try Output.json(["summary": run.summary()])
             case .text: Output.line("run \(id) goes on; see entitlement-sync runs show \(id)")
             }
             return .elapsed
@@ -83,10 +83,10 @@ struct RunFollowing {
         case .json:
             for part in 0..<run.parts {
                 for line in try await runs.lines(of: run.id, part: part + 1) {
-                    try Output.json(ReconcileLine(line, isDry: run.isDry))
+                    try Output.json(ReconcileLine(line, isDry: run.isDry).json)
                 }
             }
-            try Output.json(["summary": RunSummary(run, changes: try await runs.changeCounts(of: run.id))])
+            try Output.json(["summary": run.summary(try await runs.changeCounts(of: run.id))])
         }
     }
 }

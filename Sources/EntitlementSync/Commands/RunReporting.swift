@@ -51,7 +51,7 @@ struct RunReporting {
         }
         count(try await runs.changeCounts(of: run.id), of: run, into: &report)
         report.drift = RunReport.Drift(
-            looked: run.ended - (run.outcomes["store_unavailable"] ?? 0) - (run.outcomes["not_eligible"] ?? 0),
+            compared: run.ended - (run.outcomes["store_unavailable"] ?? 0) - (run.outcomes["not_eligible"] ?? 0),
             agreeing: agreeing(run)
         )
         // What is known of all records is of this moment: it says nothing of a run of last month.

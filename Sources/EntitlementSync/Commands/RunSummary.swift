@@ -1,97 +1,74 @@
 import Foundation
+import Reports
 import Runs
 
-/// A run as it is printed for programs.
-struct RunSummary: Encodable {
-    private let run: RunRecord
-    private let changes: [RunRecords.ChangeCount]
-
-    /// Describes a run.
+extension RunRecord {
+    /// The run as it is printed for programs.
     ///
-    /// - Parameters:
-    ///   - run: as it stands.
-    ///   - changes: the users that it changes.
-    init(_ run: RunRecord, changes: [RunRecords.ChangeCount] = []) {
-        self.run = run
-        self.changes = changes
-    }
-
-    private enum CodingKeys: String, CodingKey {
-        case run, scope, state, schedule, hash, users, total, skipped, outcomes, rules, errors, changes, listed
-        case isDry = "dry_run"
-        case ofRun = "of_run"
-        case askedBy = "asked_by"
-        case confirmedBy = "confirmed_by"
-        case askedAt = "asked_at"
-        case startedAt = "started_at"
-        case endedAt = "ended_at"
-        case predictedEnd = "predicted_end"
-        case since
-        case heldDemotions = "held_demotions"
-        case demotionLimit = "demotion_limit"
-        case releasableUntil = "releasable_until"
-    }
-
-    private static func text(_ date: Date) -> String {
-        date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
-    }
-
-    /// What a store has listed, as it is printed.
-    private struct Listed: Encodable {
-        var from: String
-        var until: String
-        var listed: Int64
-        var new: Int64
-        var unknown: Int64?
-        var refused: Int64?
-        var complete: Bool
-        var error: String?
-
-        init(_ listed: RunRecord.Listed) {
-            from = RunSummary.text(listed.from)
-            until = RunSummary.text(listed.until)
-            self.listed = listed.listed
-            new = listed.new
-            unknown = listed.unknown
-            refused = listed.refused
-            complete = listed.complete
-            error = listed.error
+    /// - Parameter changes: the users that it changes.
+    func summary(_ changes: [RunRecords.ChangeCount] = []) -> JSONObject {
+        func text(_ date: Date?) -> String? {
+            date?.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
         }
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        func text(_ date: Date?) -> String? { date.map(Self.text) }
-        var row = encoder.container(keyedBy: CodingKeys.self)
-        try row.encode(run.id, forKey: .run)
-        try row.encode(run.scopeName, forKey: .scope)
-        try row.encode(run.state.rawValue, forKey: .state)
-        try row.encode(run.isDry, forKey: .isDry)
-        try row.encodeIfPresent(run.ofRun, forKey: .ofRun)
-        try row.encodeIfPresent(run.schedule, forKey: .schedule)
-        try row.encode(run.askedBy, forKey: .askedBy)
-        try row.encodeIfPresent(run.confirmedBy, forKey: .confirmedBy)
-        try row.encodeIfPresent(text(run.since), forKey: .since)
-        try row.encode(text(run.askedAt), forKey: .askedAt)
-        try row.encode(text(run.startedAt), forKey: .startedAt)
-        try row.encode(text(run.endedAt), forKey: .endedAt)
-        try row.encode(text(run.predictedEnd), forKey: .predictedEnd)
-        try row.encode(run.ended, forKey: .users)
-        try row.encode(run.total, forKey: .total)
-        try row.encode(run.skipped, forKey: .skipped)
-        try row.encode(run.outcomes, forKey: .outcomes)
-        try row.encode(run.rules, forKey: .rules)
-        try row.encode(run.errors, forKey: .errors)
-        try row.encode(run.listed.mapValues(Listed.init), forKey: .listed)
-        try row.encode(run.held, forKey: .heldDemotions)
-        try row.encode(run.demotionLimit, forKey: .demotionLimit)
-        if run.state == .stopped { try row.encode(text(run.releasableUntil), forKey: .releasableUntil) }
-        try row.encode(run.hash, forKey: .hash)
-        guard !changes.isEmpty else { return }
+        let summary: JSONObject = [
+            "run": id,
+            "scope": scopeName,
+            "state": state.rawValue,
+            "dry_run": isDry,
+            "asked_by": askedBy,
+            "asked_at": text(askedAt),
+            "started_at": text(startedAt),
+            "ended_at": text(endedAt),
+            "predicted_end": text(predictedEnd),
+            "users": ended,
+            "total": total,
+            "skipped": skipped,
+            "outcomes": outcomes,
+            "rules": rules,
+            "errors": errors,
+            "listed": listed.mapValues { list in
+                let object: JSONObject = [
+                    "from": text(list.from), "until": text(list.until), "listed": list.listed, "new": list.new,
+                    "complete": list.complete,
+                ]
+                return object.adding("unknown", list.unknown).adding("refused", list.refused)
+                    .adding("error", list.error)
+            },
+            "held_demotions": held,
+            "demotion_limit": demotionLimit,
+            "hash": hash,
+        ]
         var counts: [String: [String: Int64]] = [:]
         for change in changes {
-            let word = run.word(of: change.state, isAnnounced: change.isAnnounced)
+            let word = word(of: change.state, isAnnounced: change.isAnnounced)
             counts[change.outcome, default: [:]][word, default: 0] += change.users
         }
-        try row.encode(counts, forKey: .changes)
+        let stopped: JSONObject = state == .stopped ? ["releasable_until": text(releasableUntil)] : [:]
+        return (summary + stopped).adding("of_run", ofRun).adding("schedule", schedule)
+            .adding("confirmed_by", confirmedBy).adding("since", text(since))
+            .adding("changes", changes.isEmpty ? nil : counts)
+    }
+
+    /// What stores listed beside the reading of users, in sentences.
+    var listings: [String] {
+        guard !isDry else {
+            return scope == .since ? ["no store was asked to list what it sent: that would be written"] : []
+        }
+        if scope == .since, listed.isEmpty, !state.isOpen {
+            return [
+                listsOnly
+                    ? "no store listed what it sent: no worker can have one list"
+                    : "no store listed what it sent: users were read, and that is all"
+            ]
+        }
+        return listed.sorted { $0.key < $1.key }.map { name, list in
+            var line =
+                "\(name): \(list.listed) listed from \(list.from.formatted(.iso8601)) on, \(list.new) of them new"
+            if let unknown = list.unknown { line += ", \(unknown) about purchases that nobody is known to own" }
+            if let refused = list.refused { line += ", \(refused) refused: they do not show that they are the store's" }
+            if list.complete { return line }
+            let until = list.until.formatted(.iso8601)
+            return line + "; not to its end, only up to \(until)" + (list.error.map { " (\($0))" } ?? "")
+        }
     }
 }
