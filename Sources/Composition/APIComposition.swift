@@ -11,12 +11,12 @@ import UserRequests
 package import WebAPI
 
 /// What the API's settings come to, checked before anything is connected.
-package struct DoorSettings {
+package struct EndpointSettings {
     private(set) var messages: Messages
     private(set) var appStore: AppStoreNotifications?
     private(set) var proxies = TrustedProxies()
 
-    /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no door to open.
+    /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no endpoint to serve.
     package init(_ config: Config) throws {
         var faults: [ConfigurationFault] = []
         let own = config.api.messages.map { Array($0.utf8) }
@@ -53,7 +53,7 @@ package struct DoorSettings {
         else {
             throw CommandFailure(
                 .configuration,
-                "the API has no door to open; set FIREBASE_PROJECT_ID or APP_TOKEN_ISSUER for users' apps, or what stores' webhooks are checked"
+                "the API has no endpoint to serve; set FIREBASE_PROJECT_ID or APP_TOKEN_ISSUER for users' apps, or what stores' webhooks are checked"
                     + " with: REVENUECAT_WEBHOOK_SECRET, APP_STORE_BUNDLE_ID or PUBSUB_AUDIENCE"
             )
         }
@@ -92,7 +92,7 @@ package struct APIComposition {
     /// - Throws: `ConfigurationFaults`.
     package init(
         _ runtime: Runtime,
-        _ settings: DoorSettings,
+        _ settings: EndpointSettings,
         pool: PostgresPool,
         transport: HTTPTransport,
         watch: RestoreWatch,
@@ -105,7 +105,7 @@ package struct APIComposition {
         self.watch = watch
         restores = RestoreIntake(requests: requests) { dequeue?.raise() }
         intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
-        let doors = APIDoors(
+        let endpoints = APIDoors(
             requests: requests,
             watch: watch,
             tokens: try AppTokens(config.api, runtime, transport),
@@ -115,12 +115,7 @@ package struct APIComposition {
             intake: intake,
             perUser: RequestLimit(perMinute: config.api.perUser, of: "user", counts: counts, logger: runtime.logger),
             perAddress: CallerLimit(
-                RequestLimit(
-                    perMinute: config.api.perAddress,
-                    of: "address",
-                    counts: counts,
-                    logger: runtime.logger
-                ),
+                RequestLimit(perMinute: config.api.perAddress, of: "address", counts: counts, logger: runtime.logger),
                 addresses: addresses
             ),
             addresses: addresses,
@@ -135,38 +130,42 @@ package struct APIComposition {
                 maxPerAddress: config.api.maxConnectionsPerAddress,
                 proxies: settings.proxies
             ),
-            doors: doors,
+            doors: endpoints,
             logger: runtime.logger
         )
     }
 
     private static func senders(
         _ runtime: Runtime,
-        _ settings: DoorSettings,
+        _ settings: EndpointSettings,
         _ transport: HTTPTransport
     ) throws -> WebhookSenders {
-        let config = runtime.config
-        let webhooks = config.api.webhooks
-        var senders = WebhookSenders(
+        let webhooks = runtime.config.api.webhooks
+        return WebhookSenders(
             revenueCat: RevenueCatWebhooks(
                 authorization: webhooks.revenueCatAuthorization?.reveal(),
                 secret: webhooks.revenueCatSecret?.reveal()
             ),
-            appStore: settings.appStore
+            appStore: settings.appStore,
+            googlePlay: try webhooks.push.map {
+                .init(tokens: try PushTokens($0, runtime, transport), packageName: $0.packageName)
+            }
         )
-        if let push = webhooks.push {
-            do throws(SettingFaults<PushTokens.Fault>) {
-                let tokens = try PushTokens(
-                    audience: push.audience,
-                    serviceAccount: push.serviceAccount,
-                    keysURL: push.keysURL ?? PushTokens.usualKeysURL,
-                    http: HTTPClient(transport: transport, target: "google_keys"),
-                    logger: runtime.logger
-                )
-                senders.googlePlay = .init(tokens: tokens, packageName: push.packageName)
-            } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+    }
+}
+
+extension PushTokens {
+    /// - Throws: `ConfigurationFaults`.
+    init(_ push: APIConfig.Push, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        self = try configured { () throws(SettingFaults<Fault>) in
+            try PushTokens(
+                audience: push.audience,
+                serviceAccount: push.serviceAccount,
+                keysURL: push.keysURL ?? Self.usualKeysURL,
+                http: HTTPClient(transport: transport, target: "google_keys"),
+                logger: runtime.logger
+            )
         }
-        return senders
     }
 }
 
@@ -183,22 +182,22 @@ extension AppTokens {
 extension FirebaseTokens {
     /// - Throws: `ConfigurationFaults`.
     package init(_ firebase: APIConfig.Firebase, _ runtime: Runtime, _ transport: HTTPTransport) throws {
-        do throws(SettingFaults<Fault>) {
-            try self.init(
+        self = try configured { () throws(SettingFaults<Fault>) in
+            try FirebaseTokens(
                 projectID: firebase.projectID,
                 keysURL: firebase.keysURL ?? Self.usualKeysURL,
                 http: HTTPClient(transport: transport, target: "google_keys"),
                 logger: runtime.logger
             )
-        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+        }
     }
 }
 
 extension IssuerTokens {
     /// - Throws: `ConfigurationFaults`.
     package init(_ issuer: APIConfig.Issuer, _ runtime: Runtime, _ transport: HTTPTransport) throws {
-        do throws(SettingFaults<Fault>) {
-            try self.init(
+        self = try configured { () throws(SettingFaults<Fault>) in
+            try IssuerTokens(
                 issuer: issuer.issuer,
                 audience: issuer.audience,
                 keysURL: issuer.keysURL,
@@ -206,7 +205,7 @@ extension IssuerTokens {
                 http: HTTPClient(transport: transport, target: "issuer_keys"),
                 logger: runtime.logger
             )
-        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+        }
     }
 }
 

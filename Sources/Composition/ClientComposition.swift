@@ -28,23 +28,6 @@ struct ClientComposition {
     /// What stores can list of what they sent.
     private(set) var lists: [StoreList] = []
 
-    init(
-        _ settings: StoreSettings,
-        config: Config,
-        pool: PostgresPool,
-        transport: HTTPTransport,
-        salesSignal: Signal,
-        logger: Logger
-    ) {
-        self.settings = settings
-        self.config = config
-        self.pool = pool
-        self.transport = transport
-        self.salesSignal = salesSignal
-        self.logger = logger
-        limiters = StoreRateLimiters(logger: logger)
-    }
-
     /// Makes what each store is read through.
     mutating func sources(_ lookups: UserLookups) -> StoresReader.Sources {
         StoresReader.Sources(

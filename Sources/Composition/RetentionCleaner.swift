@@ -1,5 +1,5 @@
-package import Logging
-package import Postgres
+import Logging
+import Postgres
 import Queue
 import Reconciliation
 import ServiceLifecycle
@@ -10,9 +10,9 @@ package struct RetentionCleaner: Service {
     /// Days for which an event's id is kept, so that a repeated one is recognized: longer than any store repeats.
     private static let eventIDDays = 400
 
-    private let pool: PostgresPool
-    private let retention: Retention
-    private let logger: Logger
+    let pool: PostgresPool
+    let retention: Retention
+    let logger: Logger
 
     /// How long records are kept, in days.
     package struct Retention: Sendable {
@@ -25,12 +25,6 @@ package struct RetentionCleaner: Service {
             self.eventDays = eventDays
             self.historyDays = historyDays
         }
-    }
-
-    package init(pool: PostgresPool, retention: Retention = Retention(), logger: Logger) {
-        self.pool = pool
-        self.retention = retention
-        self.logger = logger
     }
 
     package func run() async {

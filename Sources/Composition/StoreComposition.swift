@@ -27,12 +27,13 @@ package struct StoreComposition {
         logger: Logger
     ) {
         var clients = ClientComposition(
-            settings,
+            settings: settings,
             config: config,
             pool: pool,
             transport: transport,
             salesSignal: salesSignal,
-            logger: logger
+            logger: logger,
+            limiters: StoreRateLimiters(logger: logger)
         )
         let lookups = UserLookups(pool: pool)
         accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)

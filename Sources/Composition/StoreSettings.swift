@@ -131,6 +131,19 @@ package struct StoreSettings {
     }
 }
 
+/// Makes something of the configuration.
+///
+/// - Throws: `ConfigurationFaults` with what is wrong with its settings.
+func configured<Made, Fault: SettingFault>(
+    _ make: () throws(SettingFaults<Fault>) -> Made
+) throws(ConfigurationFaults) -> Made {
+    do {
+        return try make()
+    } catch {
+        throw ConfigurationFaults(faults: error.faults.map(\.configurationFault))
+    }
+}
+
 /// Something that only the store's client finds wrong with the settings, and the variable that holds it.
 protocol SettingFault: RawRepresentable<String>, Hashable, Sendable {
     var variable: Variable { get }
@@ -142,7 +155,7 @@ extension SettingFault {
         ConfigurationFault(
             variable: variable.rawValue,
             problem: rawValue,
-            fix: variable.isSecret ? "Set it, best as the path in \(variable.fileVariable)" : "Set it anew"
+            fix: variable.isSecret ? "Set it, best as the path in \(variable.fileVariable)" : "Set it again"
         )
     }
 }

@@ -7,8 +7,8 @@ import StoreEvents
 import SupportConsole
 import Transport
 
-/// What `doctor` finds of the doors: how senders are told, and whether the keys to tell them by can be had.
-package struct DoorChecks {
+/// What `doctor` finds of the endpoints: which are open, and whether the keys that callers' tokens are checked with can be had.
+package struct EndpointChecks {
     /// How far a clock may be off before tokens are refused for it, in seconds.
     private static let tolerance: Int64 = 30
 
@@ -28,16 +28,12 @@ package struct DoorChecks {
         if api.webhooks.takesRevenueCat { open.append("RevenueCat's webhooks") }
         if config.appStore.bundleID != nil { open.append("the App Store's notifications") }
         if api.webhooks.push != nil { open.append("Google Play's notifications") }
-        checks.append(.passed("doors", open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", ")))
+        checks.append(.passed("endpoints", open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", ")))
         guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
-        let http = HTTPClient(transport: transport, target: "google_keys")
-        if let firebase = api.firebase {
-            let tokens = try? FirebaseTokens(firebase, runtime, transport)
-            if let tokens {
-                checks += await probe("firebase", .firebaseKeysURL) { () throws(ReadFailure) in
-                    try await tokens.probeKeys()
-                }
+        if let firebase = api.firebase, let tokens = try? FirebaseTokens(firebase, runtime, transport) {
+            checks += await probe("firebase", .firebaseKeysURL) { () throws(ReadFailure) in
+                try await tokens.probeKeys()
             }
         }
         if let issuer = api.issuer, let tokens = try? IssuerTokens(issuer, runtime, transport) {
@@ -45,18 +41,9 @@ package struct DoorChecks {
                 () throws(ReadFailure) in try await tokens.probeKeys()
             }
         }
-        if let push = api.webhooks.push {
-            let tokens = try? PushTokens(
-                audience: push.audience,
-                serviceAccount: push.serviceAccount,
-                keysURL: push.keysURL ?? PushTokens.usualKeysURL,
-                http: http,
-                logger: runtime.logger
-            )
-            if let tokens {
-                checks += await probe("pubsub", .googleKeysURL) { () throws(ReadFailure) in
-                    try await tokens.probeKeys()
-                }
+        if let push = api.webhooks.push, let tokens = try? PushTokens(push, runtime, transport) {
+            checks += await probe("pubsub", .googleKeysURL) { () throws(ReadFailure) in
+                try await tokens.probeKeys()
             }
         }
         if let provider = try? ProviderSignIn(runtime, transport)?.provider {
