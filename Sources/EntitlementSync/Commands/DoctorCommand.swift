@@ -63,7 +63,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 Output.line("\(Output.mark(check.ok))  \(check.name): \(check.detail)")
                 if !check.ok { Output.line("      -> \(check.fix)") }
             }
-            Output.line(ok ? "All is well." : "Something needs a look.")
+            Output.line(ok ? "All is well." : "Something needs attention.")
         }
     }
 }

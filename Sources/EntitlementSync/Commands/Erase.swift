@@ -4,7 +4,7 @@ import UserRequests
 
 struct Erase: DatabaseCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Forgets who a user is, in every record; what was decided stands with nobody's name to it."
+        abstract: "Forgets who a user is, in every record; what was decided stays without a name."
     )
 
     @Argument(help: "The user's id.")

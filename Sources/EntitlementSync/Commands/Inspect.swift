@@ -9,7 +9,7 @@ struct Inspect: AsyncParsableCommand {
         abstract: "Says offline what a proof is, whether it verifies, and why not.",
         discussion: """
             Nothing is asked of a store and of the database. A proof that verifies was written by its store; whether it
-            still holds, and for whom, is what the store says when it is asked.
+            still holds, and for which user, is what the store says when it is asked.
             """
     )
 

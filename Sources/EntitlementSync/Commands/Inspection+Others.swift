@@ -23,7 +23,7 @@ extension Inspection {
             }
         } else {
             refusal =
-                "Whether Onside signed it can't be told without its keys: pass --keys FILE with what"
+                "Whether Onside signed it can't be checked without its keys: pass --keys FILE with what"
                 + " https://onside.io/.well-known/jwks.json answers."
         }
         var reasons = [refusal ?? "A key of the key set signed it."]

@@ -20,7 +20,7 @@ struct OperatorCommand: AsyncParsableCommand {
 
         @Argument(help: "The name to sign in with: a to z, 0 to 9, dot, hyphen, underscore.") var name: String
         @Option(help: "viewer, agent, approver, senior, auditor or admin.") var role: DeskRole
-        @Option(help: "The operator's own user id in the app: nobody decides their own case.") var user: String?
+        @Option(help: "The operator's own user id in the app: no operator decides their own case.") var user: String?
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
@@ -78,7 +78,7 @@ struct OperatorCommand: AsyncParsableCommand {
 
     struct Link: SignedInCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Says which account in the app is an operator's own: nobody decides their own case."
+            abstract: "Says which account in the app is an operator's own: no operator decides their own case."
         )
 
         @Argument(help: "The operator's name.") var name: String

@@ -16,7 +16,7 @@ extension OperatorCommand {
         )
 
         @Argument(help: "The operator's name; left out, the console signs this terminal in.") var name: String?
-        @Option(help: "A file with the password, where nobody can be asked.") var passwordFile: String?
+        @Option(help: "A file with the password, where there is no terminal to ask at.") var passwordFile: String?
         @Option(help: "A file with the password to have from now on.") var newPasswordFile: String?
         @Option(help: "A file with the base32 secret of the device to have from now on; --code has to be its code.")
         var newDeviceFile: String?
@@ -153,7 +153,7 @@ extension OperatorCommand {
             else {
                 throw CommandFailure(
                     .data,
-                    "--new-device-file: this role needs a second factor, and nobody can be asked"
+                    "--new-device-file: this role needs a second factor, and there is no terminal to ask at"
                 )
             }
             shown.newDevice = device

@@ -91,7 +91,7 @@ extension PastState.Held {
             switch self.owner {
             case .thisUser: "this user's"
             case .anotherUser: "another user's"
-            case .nobody: "nobody's"
+            default: "no user's"
             }
         let kind = kind == .subscription ? "subscription" : "one-time purchase"
         let product = productID.map { " \($0)" } ?? ""
@@ -110,14 +110,14 @@ extension PastState.Unknown {
         switch self {
         case .undecided(nil): "Nothing was decided about the user: what the application said then is not on record."
         case .undecided(let next?):
-            "Nothing had been decided about the user; the first decision, at \(next.at.machineText), found the type"
-                + " \(next.typeBefore?.rawValue ?? "of nobody")."
+            "Nothing had been decided about the user; the first decision, at \(next.at.machineText), found"
+                + " \(next.typeBefore.map { "the type \($0.rawValue)" } ?? "no type")."
         case .changedByOthers(let after, let before, let type):
             "The type became \(type.rawValue) between \(after.machineText) and \(before.machineText) by another hand than ours;"
                 + " when is not on record."
         case .unreadPurchases(let count):
             "\(count) of the user's purchases were first read for another user: how they stood is not on record here."
-        case .cut: "The history is longer than is looked at: its oldest part is left out."
+        case .cut: "The history is longer than is read: its oldest part is left out."
         case .readingsMissing(let count): "What was read for \(count) of the decisions is not on record any more."
         case .sandboxSince: "Since when the user's sandbox purchases count is not on record."
         case .jobsForgotten: "Jobs that ended without a decision are not on record any more."

@@ -10,7 +10,7 @@ import UserRequests
 struct QueueCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "queue",
-        abstract: "Looks into the queue.",
+        abstract: "Shows the queue, and retries or cancels jobs.",
         subcommands: [Stats.self, Dead.self, Retry.self, Cancel.self]
     )
 

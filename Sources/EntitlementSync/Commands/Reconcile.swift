@@ -15,7 +15,7 @@ struct Reconcile: Command {
     @Argument(help: "The users' ids.")
     var users: [String] = []
 
-    @Flag(help: "Everybody whose next look is due.")
+    @Flag(help: "Every user whose next check is due.")
     var due = false
 
     @Flag(help: "Every user of the application.")
@@ -23,13 +23,13 @@ struct Reconcile: Command {
 
     @Option(
         help: """
-            Every known user whom nobody has read since an instant, such as 2027-01-31T12:00:00Z, and whomever stores' lists of \
-            what they sent since lead to.
+            Every known user who was not read since an instant, such as 2027-01-31T12:00:00Z, and those that stores' lists \
+            of what they sent since lead to.
             """
     )
     var since: String?
 
-    @Flag(help: "With --since: read nobody but those whom stores' lists lead to.")
+    @Flag(help: "With --since: read only those that stores' lists lead to.")
     var listedOnly = false
 
     @Option(
@@ -37,7 +37,7 @@ struct Reconcile: Command {
     )
     var maxDemotions: Int32?
 
-    @Option(help: "Seconds to wait for the outcomes (an hour if not told otherwise, a week for a run).")
+    @Option(help: "Seconds to wait for the outcomes (by default an hour, for a run a week).")
     var wait: Int?
 
     @Flag(help: "Only say what would be decided: stores are read, and nothing is changed.")
@@ -114,7 +114,7 @@ struct Reconcile: Command {
         {
             guard let unknown = try? await requests.unknown(among: users), !unknown.isEmpty else { throw error }
             let named = unknown.prefix(20).joined(separator: ", ") + (unknown.count > 20 ? ", …" : "")
-            throw CommandFailure(.data, "user_id: no such user: \(named). Nobody was queued; leave them out.")
+            throw CommandFailure(.data, "user_id: no such user: \(named). No user was queued; leave them out.")
         }
     }
 

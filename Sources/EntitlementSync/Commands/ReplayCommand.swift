@@ -19,7 +19,7 @@ struct ReplayCommand: Command {
     @Argument(help: "The users' ids.")
     var users: [String] = []
 
-    @Flag(help: "Everybody about whom anything was decided.")
+    @Flag(help: "Every user about whose access anything was decided.")
     var all = false
 
     @Option(help: "Every decision since an instant, such as 2027-01-31; without it the newest of each user.")
@@ -127,7 +127,7 @@ extension Replayed.Reason {
         switch self {
         case .readingsMissing: "what was read for them is not on record"
         case .ledgerIncomplete: "they rest on purchases whose readings are not on record for their user"
-        case .historyTooLong: "their user's history is longer than is looked at"
+        case .historyTooLong: "their user's history is longer than is read"
         }
     }
 }

@@ -64,7 +64,7 @@ extension RunRecord {
         return listed.sorted { $0.key < $1.key }.map { name, list in
             var line =
                 "\(name): \(list.listed) listed from \(list.from.formatted(.iso8601)) on, \(list.new) of them new"
-            if let unknown = list.unknown { line += ", \(unknown) about purchases that nobody is known to own" }
+            if let unknown = list.unknown { line += ", \(unknown) about purchases that no user is known to own" }
             if let refused = list.refused { line += ", \(refused) refused: they do not show that they are the store's" }
             if list.complete { return line }
             let until = list.until.formatted(.iso8601)

@@ -33,7 +33,7 @@ struct RunsCommand: AsyncParsableCommand {
     }
 
     struct Show: DatabaseCommand {
-        static let configuration = CommandConfiguration(abstract: "Shows a run with everybody whom it changes.")
+        static let configuration = CommandConfiguration(abstract: "Shows a run with every user that it changes.")
 
         @Argument(help: "The run's number.") var id: Int64
         @Flag(help: "Print all changes as CSV.") var csv = false
@@ -90,7 +90,7 @@ struct RunsCommand: AsyncParsableCommand {
 
     struct Cancel: DatabaseCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Ends a run: what it has queued is still read, and demotes nobody."
+            abstract: "Ends a run: what it has queued is still read, and demotes no user."
         )
 
         @Argument(help: "The run's number.") var id: Int64
@@ -108,7 +108,7 @@ struct RunsCommand: AsyncParsableCommand {
 
     struct Release: Command {
         static let configuration = CommandConfiguration(
-            abstract: "Has the changes written that somebody has looked at, whatever the limit; each user is read anew."
+            abstract: "Has a run's reviewed changes written, whatever the limit; each user is read again."
         )
 
         @Argument(help: "The run's number: one that was stopped, or a dry run.") var id: Int64
@@ -158,7 +158,7 @@ extension RunRecords {
 enum Asker {
     static var name: String {
         let environment = ProcessInfo.processInfo.environment
-        let user = environment["SUDO_USER"] ?? environment["USER"] ?? environment["LOGNAME"] ?? "somebody"
+        let user = environment["SUDO_USER"] ?? environment["USER"] ?? environment["LOGNAME"] ?? "unknown"
         return "\(user)@\(ProcessInfo.processInfo.hostName)"
     }
 }

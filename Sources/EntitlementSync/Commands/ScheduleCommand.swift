@@ -8,14 +8,14 @@ import Schedules
 struct ScheduleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "schedule",
-        abstract: "Starts the runs that schedules ask for, until it is told to stop; or changes the schedules.",
+        abstract: "Starts the runs that schedules ask for, until it is stopped; or changes the schedules.",
         subcommands: [Follow.self, List.self, Set.self, Remove.self],
         defaultSubcommand: Follow.self
     )
 
     struct Follow: RoleCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Starts and plans runs until it is told to stop. Of many such processes one leads."
+            abstract: "Starts and plans runs until it is stopped. Of many such processes one leads."
         )
 
         var process: RoleProcess { RoleProcess(roles: [.schedule]) }
@@ -58,7 +58,8 @@ struct ScheduleCommand: AsyncParsableCommand {
         @Argument(help: "Its name: small letters, digits, - and _.") var name: String
         @Option(help: "When, as in a crontab: minute hour day month weekday; or @daily and the like.") var cron: String
         @Option(help: "In which time zone: its IANA name.") var zone = "UTC"
-        @Option(help: "Whom it is about: due, all, or listed, whomever stores' lists lead to.") var scope = "due"
+        @Option(help: "Which users it is about: due, all, or listed, those that stores' lists lead to.") var scope =
+            "due"
         @Option(help: "Of the scope listed: how many days back stores list what they sent.") var days: Int32?
         @Flag(help: "Only say what would change.") var dryRun = false
         @Option(help: "Write no demotion where there would be more than this.") var maxDemotions: Int32?

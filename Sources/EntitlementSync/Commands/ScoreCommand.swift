@@ -89,7 +89,7 @@ private struct Score {
     }
 
     var sentences: [String] {
-        guard users > 0 else { return ["nobody's newest decision was only observed: run a worker with MODE=observe"] }
+        guard users > 0 else { return ["no user's newest decision was only observed: run a worker with MODE=observe"] }
         // Rounded down: what is not whole is never printed as 100 %.
         let share = compared > 0 ? ", \((1000 * agreeing / compared) / 10).\((1000 * agreeing / compared) % 10) %" : ""
         let head = "\(agreeing) of \(compared) users agree with the application\(share)"
@@ -106,8 +106,8 @@ extension Shadow.Kind {
         case .agrees: "both say the same"
         case .wouldPromote: "we would promote, the application has not"
         case .wouldDemote: "we would demote, the application has not"
-        case .hostPromoted: "the application has promoted whom we would leave free"
-        case .hostDemoted: "the application has demoted whom we would leave a subscriber"
+        case .hostPromoted: "the application has promoted, we would leave the user free"
+        case .hostDemoted: "the application has demoted, we would leave the user a subscriber"
         case .deferred: "we would wait; not compared"
         case .deferredHostDemoted: "we would wait, the application has demoted; not compared"
         case .notEligible: "the account's status decides; not compared"

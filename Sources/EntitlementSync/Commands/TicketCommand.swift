@@ -74,10 +74,10 @@ struct TicketCommand: SignedInCommand {
         discussion: """
             claim        take it, for half an hour
             release      put it back
-            refresh      have the evidence collected anew
+            refresh      have the evidence collected again
             approve      agree to a transfer, on the evidence named by --evidence
             waive        skip the rest of the time that the owner has to object: --reason; for seniors
-            withdraw     take back what you have approved: the case begins anew, others' approvals are void as well
+            withdraw     take back what you have approved: the case begins again, others' approvals are void as well
             transfer     have an approved transfer carried out
             token        tell the App Store again whose the transferred purchases are, where that came to nothing
             resolve      say what became of a transfer that can't end by itself: --how moved or not_moved
@@ -103,7 +103,7 @@ struct TicketCommand: SignedInCommand {
     var action = Action.show
     @Option(
         help:
-            "approve, refuse --how grant_until_end: the evidence's hash as show prints it, or its first 12 signs or more."
+            "approve, refuse --how grant_until_end: the evidence's hash as show prints it, or at least its first 12 characters."
     )
     var evidence: String?
     @Option(help: "approve: something else that the transfer moves, as show prints it; once for each.")
@@ -121,7 +121,9 @@ struct TicketCommand: SignedInCommand {
 
     func validate() throws {
         guard !bindsEvidence || (evidence ?? "").utf8.count >= 12 else {
-            throw ValidationError("--evidence: give the hash that `ticket ID show` prints, 12 signs of it or more")
+            throw ValidationError(
+                "--evidence: give the hash that `ticket ID show` prints, at least 12 characters of it"
+            )
         }
         guard action != .refuse || how != nil else {
             throw ValidationError("--how: give refuse, guide_to_login, store_refund or grant_until_end")
@@ -194,7 +196,7 @@ struct TicketCommand: SignedInCommand {
         guard let hash = try TicketText(shown).hash, hash.hasPrefix((evidence ?? "").lowercased()) else {
             throw CommandFailure(
                 .notAllowed,
-                "--evidence: this is not the hash of the evidence as it is now; look at it again"
+                "--evidence: this is not the hash of the evidence as it is now; read it again"
             )
         }
         return Self.bytes(hash)
@@ -211,8 +213,8 @@ extension TicketCommand.Action {
     fileprivate var done: String {
         switch self {
         case .transfer: "the transfer has begun; a worker carries it out"
-        case .token: "the App Store will be told again"
-        case .refresh: "the evidence will be collected anew"
+        case .token: "the App Store will be notified again"
+        case .refresh: "the evidence will be collected again"
         case .ask: "the claimant is asked"
         case .waive: "the owner is waited for no longer, and may object until the transfer begins"
         default: "\(rawValue) done"

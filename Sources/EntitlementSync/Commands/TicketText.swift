@@ -77,7 +77,7 @@ struct TicketText {
         }
         for other in ticket.evidence?.alsoMoves ?? [] { lines.append("  would also move \(other.text)") }
         for lookup in ticket.evidence?.lookups ?? [] {
-            lines.append("  looked up  \(Self.harmless(lookup.id)): \(LookupWords.said(lookup).words)")
+            lines.append("  lookup     \(Self.harmless(lookup.id)): \(LookupWords.said(lookup).words)")
         }
         for (words, tickets) in ticket.evidence?.background ?? [] {
             let which = tickets.map { "\($0)" }.joined(separator: ", ")
