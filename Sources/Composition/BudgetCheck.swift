@@ -52,12 +52,7 @@ package struct BudgetCheck {
         return Self.check(day, forecast)
     }
 
-    /// Says whether a day suffices.
-    ///
-    /// - Parameters:
-    ///   - day: what it asks for; `nil`: no worker has counted yet.
-    ///   - forecast: what limits it.
-    /// - Returns: what is wrong, and what would do.
+    /// Says whether a day suffices, and what would do where it does not; without a day, no worker has counted yet.
     package static func check(_ day: Day?, _ forecast: RunForecast) -> Check {
         guard let capacity = forecast.dayRequests else { return result("no store's limit is set", isEnough: true) }
         guard let day else { return result("no worker has counted the checks of the next day yet", isEnough: true) }

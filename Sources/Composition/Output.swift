@@ -68,12 +68,7 @@ package enum Output {
         write(bar(Int64(done), of: Int64(total)) + (done == total ? "\n" : ""), to: .standardError)
     }
 
-    /// A bar at the beginning of the line, with its figures.
-    ///
-    /// - Parameters:
-    ///   - done: so many.
-    ///   - total: of so many; `nil`: not counted yet.
-    /// - Returns: a line without its end.
+    /// A bar at the beginning of the line, with its figures; without a total, it is not counted yet.
     package static func bar(_ done: Int64, of total: Int64?) -> String {
         let filled = total.map { $0 > 0 ? Int(30 * min(max(done, 0), $0) / $0) : 30 } ?? 0
         let bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)

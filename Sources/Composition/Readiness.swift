@@ -17,7 +17,6 @@ package final class Readiness: Sendable {
     private let probe: @Sendable () async -> Bool
     private let state = Mutex(State())
 
-    /// - Parameter probe: finds out.
     package init(probe: @escaping @Sendable () async -> Bool) { self.probe = probe }
 
     /// What is known, or what a probe shows; one caller at a time probes, the others get what was known before.
@@ -39,10 +38,7 @@ package enum OpenFiles {
     /// What is kept for everything that is no connection of the API's: the admin address, the database, stores, files.
     private static let others = 256 + AdminServer.mostConnections
 
-    /// Raises the limit as far as connections need it and the system allows.
-    ///
-    /// - Parameter connections: how many are wished for.
-    /// - Returns: how many there may be.
+    /// Raises the limit as far as so many connections need it and the system allows; says how many there may be.
     package static func raise(for connections: Int) -> Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return connections }

@@ -30,10 +30,6 @@ package struct SetupChecks {
     // MARK: At the start
 
     /// Says in one line what runs, and warns of what reads like a slip.
-    ///
-    /// - Parameters:
-    ///   - roles: what this process does.
-    ///   - pool: our records.
     package func announce(_ roles: [String], pool: PostgresPool) async {
         let (config, logger) = (runtime.config, runtime.logger)
         let products = try? await SetupRecords(pool: pool).products()

@@ -78,18 +78,7 @@ package struct Worker: Service {
     /// Whether this process holds a lease and may work.
     package var isLeased: Bool { lease.epoch != nil }
 
-    /// Puts a worker together.
-    ///
-    /// - Parameters:
-    ///   - settings: how it works.
-    ///   - pool: our records.
-    ///   - stores: how the stores are read.
-    ///   - signals: wake services when work comes or is left.
-    ///   - listener: is notified of new jobs.
-    ///   - planner: plans runs where no other process does.
-    ///   - sender: sends webhooks.
-    ///   - audience: callers that wait for restores in this process.
-    ///   - logger: gets what all of it says.
+    /// Puts a worker together; without a `planner`, another process plans runs.
     package init(
         _ settings: Settings,
         pool: PostgresPool,

@@ -7,12 +7,7 @@ extension Inspection {
     /// The orders of a history that are shown.
     private static let shownOrders = 20
 
-    /// Inspects a signed history of Onside.
-    ///
-    /// - Parameters:
-    ///   - text: the signed text.
-    ///   - keySet: Onside's key set as JSON; `nil`: the signer stays unknown.
-    ///   - bundleID: the app that it has to be about; `nil`: any.
+    /// Inspects a signed history of Onside; without a key set (JSON) its signer stays unknown.
     init(onsideHistory text: String, keySet: String?, bundleID: String?) {
         var refusal: String?
         if let keySet {

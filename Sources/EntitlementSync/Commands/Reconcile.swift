@@ -4,6 +4,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Reconciliation
+import Reports
 import Runs
 import UserRequests
 
@@ -167,5 +168,55 @@ struct Reconcile: Command {
     private static func change(_ answer: DryRunResult) -> String {
         guard let before = answer.typeBefore, let after = answer.typeAfter else { return "-" }
         return before == after ? before : "\(before) -> \(after)"
+    }
+}
+
+/// What became of a user, as `reconcile` prints it.
+struct ReconcileLine {
+    var userID: String?
+    /// `nil`, printed as null: a dry run is no job.
+    var jobID: UUID?
+    var outcome: String?
+    var rule: String?
+    var explanation: String?
+    /// What else a dry run says; left out where it is none.
+    var predicted: DryRunResult?
+
+    var json: JSONObject {
+        let line: JSONObject = [
+            "user_id": userID,
+            "job_id": jobID?.uuidString.lowercased(),
+            "outcome": outcome,
+            "rule": rule,
+            "explanation": explanation,
+        ]
+        guard let predicted else { return line }
+        let dryRun: JSONObject = [
+            "dry_run": true,
+            "type_before": predicted.typeBefore,
+            "type_after": predicted.typeAfter,
+            "assets": predicted.assets,
+            "paused": predicted.isPaused,
+        ]
+        return (line + dryRun).adding("error", predicted.error)
+    }
+}
+
+extension ReconcileLine {
+    /// A line of a run.
+    init(_ line: RunRecords.Line, isDry: Bool) {
+        self.init(
+            userID: line.userID,
+            jobID: line.jobID,
+            outcome: line.outcome,
+            rule: line.rule,
+            explanation: line.explanation
+        )
+        guard isDry else { return }
+        var predicted = DryRunResult()
+        predicted.typeBefore = line.typeBefore
+        predicted.typeAfter = line.typeAfter
+        predicted.assets = Int(line.assets ?? 0)
+        self.predicted = predicted
     }
 }

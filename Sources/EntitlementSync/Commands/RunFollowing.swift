@@ -8,17 +8,7 @@ struct RunFollowing {
     let runs: RunRecords
     let output: OutputFormat
 
-    /// Asks for a run and prints what became of it.
-    ///
-    /// - Parameters:
-    ///   - scope: which users it is about.
-    ///   - isDry: nothing is written.
-    ///   - since: of the scope `since`.
-    ///   - listsOnly: of the scope `since`: users are not read, save those that lists lead to.
-    ///   - maxDemotions: more than that are not written.
-    ///   - limit: how long to wait; the run goes on without anybody who waits.
-    /// - Returns: how the command ends.
-    /// - Throws: `CommandFailure` where such a run goes on, `PostgresError`.
+    /// Asks for a run and prints what became of it; the run goes on where the wait ends before it.
     func ask(
         _ scope: RunRecord.Scope,
         isDry: Bool,

@@ -10,11 +10,7 @@ struct RunReporting {
     /// Changes that a page or a JSON document holds; a file with all of them is CSV.
     private static let shown: Int32 = 5000
 
-    /// Gathers what is known of a run.
-    ///
-    /// - Parameter run: as it stands.
-    /// - Returns: the report, with the first of the changes.
-    /// - Throws: `PostgresError`.
+    /// Gathers what is known of a run, with the first of its changes.
     func report(of run: RunRecord) async throws -> RunReport {
         var report = RunReport(
             run: run.id,
@@ -98,11 +94,6 @@ struct RunReporting {
     }
 
     /// Writes every change as CSV, as they are read.
-    ///
-    /// - Parameters:
-    ///   - run: as it stands.
-    ///   - write: gets the lines with their ends.
-    /// - Throws: `PostgresError`, and what `write` does.
     func csv(of run: RunRecord, to write: (String) throws -> Void) async throws {
         try write(RunReport.csvHeader)
         try await runs.eachChange(of: run.id) { changes in

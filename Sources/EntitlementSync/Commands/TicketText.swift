@@ -6,8 +6,6 @@ import SupportDesk
 struct TicketText {
     private let ticket: DeskTicket
 
-    /// - Parameter json: what the desk's records give.
-    /// - Throws: `DecodingError`, where they give something else.
     init(_ json: String) throws { ticket = try DeskTicket(json: json) }
 
     /// Where the ticket stands.
