@@ -14,23 +14,12 @@ extension Inspection {
             roots: try StoreRoots(settings).transactions(),
             expected: AppStoreProofs.Expectation(bundleID: settings.bundleID)
         )
-        var refusal: ProofRefusal?
-        do throws(ProofRefusal) {
-            _ = try await proofs.transaction(text)
-        } catch {
-            refusal = error
-        }
-        self.init(
+        await self.init(
             .storeKit,
-            of: "app_store",
-            verifies: refusal == nil,
-            reasons: Self.reasons(
-                refusal,
-                settings,
-                root: settings.rootCertificates == nil ? nil : "APP_STORE_ROOT_CERTIFICATES"
-            ),
-            facts: AppStoreProofs.unverified(text).map(Self.facts) ?? [:]
-        )
+            settings,
+            root: settings.rootCertificates.map { _ in "APP_STORE_ROOT_CERTIFICATES" },
+            facts: AppStoreProofs.unverified(text).map(Self.facts)
+        ) { () throws(ProofRefusal) in _ = try await proofs.transaction(text) }
     }
 
     /// Inspects an app receipt.
@@ -39,34 +28,32 @@ extension Inspection {
             roots: try StoreRoots(settings).receipts(),
             expected: AppStoreProofs.Expectation(bundleID: settings.bundleID)
         )
-        var refusal: ProofRefusal?
-        do throws(ProofRefusal) {
-            _ = try await proofs.receipt(text)
-        } catch {
-            refusal = error
-        }
-        self.init(
+        await self.init(
             .appReceipt,
-            of: "app_store",
-            verifies: refusal == nil,
-            reasons: Self.reasons(
-                refusal,
-                settings,
-                root: settings.receiptRootCertificates == nil ? nil : "RECEIPT_ROOT_CERTIFICATES"
-            ),
-            facts: AppReceiptProofs.unverified(text).map(Self.facts) ?? [:]
-        )
+            settings,
+            root: settings.receiptRootCertificates.map { _ in "RECEIPT_ROOT_CERTIFICATES" },
+            facts: AppReceiptProofs.unverified(text).map(Self.facts)
+        ) { () throws(ProofRefusal) in _ = try await proofs.receipt(text) }
     }
 
-    /// Why a proof verifies, or not.
-    private static func reasons(_ refusal: ProofRefusal?, _ settings: AppStoreSettings, root: String?) -> [String] {
-        var reasons = [
-            refusal?.detail ?? root.map { "It was signed under a root of \($0)." } ?? "The App Store signed it."
-        ]
-        if settings.bundleID == nil {
-            reasons.append("APP_STORE_BUNDLE_ID is not set: it may be about any app.")
-        }
-        return reasons
+    private init(
+        _ kind: Kind,
+        _ settings: AppStoreSettings,
+        root: String?,
+        facts: [String: String?]?,
+        verify: () async throws(ProofRefusal) -> Void
+    ) async {
+        var refusal: ProofRefusal?
+        do throws(ProofRefusal) { try await verify() } catch { refusal = error }
+        let signer = root.map { "It was signed under a root of \($0)." } ?? "The App Store signed it."
+        let anyApp = "APP_STORE_BUNDLE_ID is not set: it may be about any app."
+        self.init(
+            kind,
+            of: "app_store",
+            verifies: refusal == nil,
+            reasons: [refusal?.detail ?? signer] + (settings.bundleID == nil ? [anyApp] : []),
+            facts: facts ?? [:]
+        )
     }
 
     private static func facts(_ transaction: SignedTransaction) -> [String: String?] {
