@@ -7,8 +7,6 @@ extension Config {
     /// An empty variable counts as not set, an empty file is a fault. Variables that are not in ``Variable`` are ignored.
     /// Blocks while files are read.
     ///
-    /// - Parameter environment: all variables by name.
-    /// - Returns: a configuration in which every value is within its range.
     /// - Throws: `ConfigurationFaults` with everything that is wrong, not only the first.
     package static func load(environment: [String: String]) throws(ConfigurationFaults) -> Config {
         var reader = VariableReader(environment: environment)

@@ -13,30 +13,19 @@ struct VariableReader {
     /// Takes the environment, with the values of `NAME_FILE` files filled in.
     init(environment: [String: String]) {
         var values = environment.filter { !$0.value.isEmpty }
-        var found: [Variable: [ConfigurationFault]] = [:]
         for variable in Variable.allCases {
             let name = variable.rawValue
             guard let path = values[variable.fileVariable] else { continue }
             guard values[name] == nil else {
-                found[variable] = [
-                    ConfigurationFault(
-                        variable: name,
-                        problem: "is set, and \(variable.fileVariable) is set too",
-                        fix: "Keep one of the two"
-                    )
-                ]
+                let problem = "is set, and \(variable.fileVariable) is set too"
+                recorded[variable] = [.init(variable: name, problem: problem, fix: "Keep one of the two")]
                 continue
             }
             do throws(ValueFile.Failure) {
                 values[name] = try ValueFile.read(path)
             } catch {
-                found[variable] = [
-                    ConfigurationFault(
-                        variable: variable.fileVariable,
-                        problem: error.problem,
-                        fix: "Name a readable text file that holds the value of \(name)"
-                    )
-                ]
+                let fix = "Name a readable text file that holds the value of \(name)"
+                recorded[variable] = [.init(variable: variable.fileVariable, problem: error.problem, fix: fix)]
             }
         }
         reader = ConfigReader(
@@ -45,7 +34,6 @@ struct VariableReader {
                 secretsSpecifier: .specific(Set(Variable.allCases.filter(\.isSecret).map(\.rawValue)))
             )
         )
-        recorded = found
         gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Self.isIdentifier) }.sorted()
             .map {
                 ConfigurationFault(

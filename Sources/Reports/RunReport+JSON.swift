@@ -5,7 +5,6 @@ extension RunReport {
     ///
     /// Every key is written, so that readers need not ask which there are: `null` for what is not known.
     ///
-    /// - Returns: the document, without a line's end.
     /// - Throws: `EncodingError` where a figure is no number.
     package func json() throws -> String {
         let object: JSONObject = [

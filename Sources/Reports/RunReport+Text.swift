@@ -1,7 +1,7 @@
 extension RunReport {
     /// The report for a terminal, without users: what happened, what to do, and the numbers.
     ///
-    /// - Returns: lines without their ends; signs that would steer a terminal are replaced.
+    /// Signs that would steer a terminal are replaced.
     package func summary() -> [String] {
         let headline = headline
         var lines = ["Reconciliation \(isDryRun ? "dry run" : "run") \(run)", "", headline.happened, headline.next]
@@ -35,10 +35,9 @@ extension RunReport {
 }
 
 extension RunReport {
-    /// The report as one page, which loads nothing: no scripts, its style and its charts in it.
+    /// The report as one page, XML as well as HTML, which loads nothing: no scripts, its style and its charts in it.
     ///
-    /// - Parameter showsUsers: whether ids of users are whole; otherwise they are cut to their first two characters.
-    /// - Returns: the page, which is XML as well as HTML.
+    /// Unless it shows users, their ids are cut to their first two characters.
     package func html(showsUsers: Bool = true) -> String {
         ReportPage(report: self, showsUsers: showsUsers).markup.text
     }
@@ -46,10 +45,7 @@ extension RunReport {
     /// The head line of a CSV file with the changes, with its end.
     package static let csvHeader = "user_id,outcome,rule,type_before,type_after,assets,state,explanation\r\n"
 
-    /// One change; rows are made one by one, so that files of any length need no memory.
-    ///
-    /// - Parameter change: what becomes of a user.
-    /// - Returns: the row, with its end.
+    /// One change, with its end; rows are made one by one, so that files of any length need no memory.
     package static func csvRow(_ change: Change) -> String {
         CSV.row([
             change.userID, change.outcome, change.rule ?? "", change.typeBefore ?? "", change.typeAfter ?? "",

@@ -65,14 +65,6 @@ package struct RunReport: Sendable {
     package var changesTotal: Int64 = 0
 
     /// Makes a report of a run that has read no user yet; the rest is filled in.
-    ///
-    /// - Parameters:
-    ///   - run: its number.
-    ///   - scope: which users it is about.
-    ///   - isDryRun: whether it changes nothing.
-    ///   - state: how far it is.
-    ///   - askedBy: who asked for it.
-    ///   - askedAt: when.
     package init(run: Int64, scope: String, isDryRun: Bool, state: String, askedBy: String, askedAt: Date) {
         self.run = run
         self.scope = scope
@@ -120,30 +112,19 @@ extension RunReport {
         package var agreeing: Int64
         /// The age of the oldest evidence that a record rests on.
         package var oldestEvidenceSeconds: Double?
-        /// How long records took to follow the stores.
-        package var convergenceSeconds: Convergence
+        /// Seconds within which half of the records, and 95 of 100, followed the stores.
+        package var convergenceSeconds: (p50: Double?, p95: Double?)
 
         package init(
             compared: Int64,
             agreeing: Int64,
             oldestEvidenceSeconds: Double? = nil,
-            convergenceSeconds: Convergence = Convergence()
+            convergenceSeconds: (p50: Double?, p95: Double?) = (nil, nil)
         ) {
             self.compared = compared
             self.agreeing = agreeing
             self.oldestEvidenceSeconds = oldestEvidenceSeconds
             self.convergenceSeconds = convergenceSeconds
-        }
-    }
-
-    /// Seconds within which half of the records, and 95 of 100, followed the stores.
-    package struct Convergence: Sendable {
-        package var p50: Double?
-        package var p95: Double?
-
-        package init(p50: Double? = nil, p95: Double? = nil) {
-            self.p50 = p50
-            self.p95 = p95
         }
     }
 

@@ -43,7 +43,7 @@ enum Sample {
             compared: 5_011,
             agreeing: 4_987,
             oldestEvidenceSeconds: 93_784,
-            convergenceSeconds: RunReport.Convergence(p50: 2.25, p95: 41.5)
+            convergenceSeconds: (p50: 2.25, p95: 41.5)
         )
         report.changes = [
             change("kqXaP4v2aBNhJpZ0", "demoted", "store_ended", "subscriber", "free", assets: 3, state: "held"),

@@ -56,9 +56,9 @@ struct ProofArgument: Encodable {
         store = words.count == 2 ? words[0] : usual
         value = String(argument[argument.index(after: equals)...])
         guard value.hasPrefix("@") else { return }
-        guard let data = FileManager.default.contents(atPath: String(value.dropFirst())),
-            let text = String(data: data, encoding: .utf8)
-        else { throw CommandFailure(.data, "\(name): the file can't be read as UTF-8 text: \(value.dropFirst())") }
+        guard let text = textOfFile(String(value.dropFirst())) else {
+            throw CommandFailure(.data, "\(name): the file can't be read as UTF-8 text: \(value.dropFirst())")
+        }
         value = text.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
@@ -69,4 +69,9 @@ struct ProofArgument: Encodable {
         }
         return String(decoding: try JSONEncoder().encode(proofs), as: UTF8.self)
     }
+}
+
+/// A file's text; `nil` where it can't be read as UTF-8.
+func textOfFile(_ path: String) -> String? {
+    FileManager.default.contents(atPath: path).flatMap { String(data: $0, encoding: .utf8) }
 }

@@ -77,10 +77,7 @@ struct Adopt: Command {
     @OptionGroup var options: OutputOptions
 
     func prepare() throws -> [Row] {
-        guard let data = FileManager.default.contents(atPath: file), let text = String(data: data, encoding: .utf8)
-        else {
-            throw CommandFailure(.data, "--file: can't be read as UTF-8 text")
-        }
+        guard let text = textOfFile(file) else { throw CommandFailure(.data, "--file: can't be read as UTF-8 text") }
         return try Self.parse(text)
     }
 

@@ -60,8 +60,7 @@ struct Inspect: AsyncParsableCommand {
     }
 
     private static func read(_ path: String) throws -> String {
-        guard let data = FileManager.default.contents(atPath: path), let text = String(data: data, encoding: .utf8)
-        else {
+        guard let text = textOfFile(path) else {
             throw CommandFailure(.data, "--keys: \(path) can't be read as UTF-8 text; set the path of Onside's key set")
         }
         return text

@@ -55,7 +55,7 @@ struct RunReporting {
             let drift = try await InvariantMonitor(pool: runs.pool).drift()
         {
             report.drift?.oldestEvidenceSeconds = Double(drift.oldestEvidenceSeconds)
-            report.drift?.convergenceSeconds = .init(p50: drift.convergence?.half, p95: drift.convergence?.most)
+            report.drift?.convergenceSeconds = (drift.convergence?.half, drift.convergence?.most)
         }
         report.changes = try await runs.changes(of: run.id, limit: Self.shown).map { $0.reported(in: run) }
         return report
