@@ -23,18 +23,15 @@ package struct EndpointSettings {
         do throws(Messages.Fault) {
             messages = try Messages(support: config.supportContactURL, own: own)
         } catch {
-            faults.append(Self.fault(.messages, error.problem))
+            let fix = "Set it, best as the path in \(Variable.messages.fileVariable)"
+            faults.append(.init(variable: Variable.messages.rawValue, problem: error.problem, fix: fix))
             messages = try Messages()
         }
         if let list = config.api.trustedProxies {
             do throws(TrustedProxies.Fault) { proxies = try TrustedProxies(list) } catch {
-                faults.append(
-                    ConfigurationFault(
-                        variable: Variable.httpTrustedProxies.rawValue,
-                        problem: "\"\(error.entry)\" is no address and no network",
-                        fix: "Set addresses and networks such as 10.0.0.0/8, separated by commas"
-                    )
-                )
+                let problem = "\"\(error.entry)\" is no address and no network"
+                let fix = "Set addresses and networks such as 10.0.0.0/8, separated by commas"
+                faults.append(.init(variable: Variable.httpTrustedProxies.rawValue, problem: problem, fix: fix))
             }
         }
         if let bundleID = config.appStore.bundleID {
@@ -59,23 +56,14 @@ package struct EndpointSettings {
         }
     }
 
-    private static func fault(_ variable: Variable, _ problem: String) -> ConfigurationFault {
-        ConfigurationFault(
-            variable: variable.rawValue,
-            problem: problem,
-            fix: "Set it, best as the path in \(variable.fileVariable)"
-        )
-    }
 }
 
 /// Makes an API of the configuration.
 package struct APIComposition {
     package let server: APIServer
-    /// Has to run beside the server, and to end after it.
+    // These have to run beside the server, and to end after it.
     package let watch: RestoreWatch
-    /// Likewise.
     package let restores: RestoreIntake
-    /// Likewise.
     package let intake: EventIntake
 
     /// What answers people, and hears of a worker's ends.

@@ -65,13 +65,10 @@ extension SignInProvider {
                 logger: runtime.logger
             )
         } catch {
+            let fix = "Set the issuer as its tokens have it, an https:// address"
             throw ConfigurationFaults(
                 faults: error.faults.map {
-                    ConfigurationFault(
-                        variable: Variable.oidcIssuer.rawValue,
-                        problem: $0.rawValue,
-                        fix: "Set the issuer as its tokens have it, an https:// address"
-                    )
+                    .init(variable: Variable.oidcIssuer.rawValue, problem: $0.rawValue, fix: fix)
                 }
             )
         }

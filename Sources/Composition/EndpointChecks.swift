@@ -8,18 +8,12 @@ import SupportConsole
 import Transport
 
 /// What `doctor` finds of the endpoints: which are open, and whether the keys that callers' tokens are checked with can be had.
-package struct EndpointChecks {
+package enum EndpointChecks {
     /// How far a clock may be off before tokens are refused for it, in seconds.
     private static let tolerance: Int64 = 30
 
-    package let runtime: Runtime
-
-    package init(runtime: Runtime) {
-        self.runtime = runtime
-    }
-
     /// Asks what has to be asked.
-    package func checks() async -> [Check] {
+    package static func checks(_ runtime: Runtime) async -> [Check] {
         let config = runtime.config
         let api = config.api
         var checks: [Check] = []
@@ -32,30 +26,27 @@ package struct EndpointChecks {
         guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
         if let firebase = api.firebase, let tokens = try? FirebaseTokens(firebase, runtime, transport) {
-            checks += await probe("firebase", .firebaseKeysURL) { () throws(ReadFailure) in
-                try await tokens.probeKeys()
-            }
+            checks += await probe("firebase", .firebaseKeysURL, tokens.probeKeys)
         }
         if let issuer = api.issuer, let tokens = try? IssuerTokens(issuer, runtime, transport) {
-            checks += await probe("app_tokens", .appTokenKeysURL, of: "the issuer of APP_TOKEN_ISSUER") {
-                () throws(ReadFailure) in try await tokens.probeKeys()
-            }
+            checks += await probe(
+                "app_tokens",
+                .appTokenKeysURL,
+                of: "the issuer of APP_TOKEN_ISSUER",
+                tokens.probeKeys
+            )
         }
         if let push = api.webhooks.push, let tokens = try? PushTokens(push, runtime, transport) {
-            checks += await probe("pubsub", .googleKeysURL) { () throws(ReadFailure) in
-                try await tokens.probeKeys()
-            }
+            checks += await probe("pubsub", .googleKeysURL, tokens.probeKeys)
         }
         if let provider = try? ProviderSignIn(runtime, transport)?.provider {
-            checks += await probe("identity_provider", .oidcIssuer, of: "the identity provider") {
-                () throws(ReadFailure) in try await provider.probe()
-            }
+            checks += await probe("identity_provider", .oidcIssuer, of: "the identity provider", provider.probe)
         }
         await transport.shutdown()
         return checks
     }
 
-    private func probe(
+    private static func probe(
         _ name: String,
         _ variable: Variable,
         of signer: String = "Google",
@@ -69,7 +60,7 @@ package struct EndpointChecks {
                 keys,
                 Check(
                     name: "clock.\(name)",
-                    ok: abs(ahead) <= Self.tolerance,
+                    ok: abs(ahead) <= tolerance,
                     detail: "this machine's clock differs from that of \(signer) by \(-ahead) s",
                     fix:
                         "Let a time service (chrony, systemd-timesyncd) set this machine's clock: tokens are refused by it."

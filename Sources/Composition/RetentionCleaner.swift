@@ -1,3 +1,4 @@
+import Configuring
 import Logging
 import Postgres
 import Queue
@@ -11,21 +12,8 @@ package struct RetentionCleaner: Service {
     private static let eventIDDays = 400
 
     let pool: PostgresPool
-    let retention: Retention
+    let retention: Config.Retention
     let logger: Logger
-
-    /// How long records are kept, in days.
-    package struct Retention: Sendable {
-        /// The bodies of stores' events.
-        package var eventDays: Int
-        /// Ended jobs.
-        package var historyDays: Int
-
-        package init(eventDays: Int = 30, historyDays: Int = 90) {
-            self.eventDays = eventDays
-            self.historyDays = historyDays
-        }
-    }
 
     package func run() async {
         await PeriodicService("retention cleaner", .upkeep, every: .seconds(300), logger: logger) {

@@ -74,11 +74,7 @@ package struct StoreSettings {
 
     private mutating func revenueCat(_ access: RevenueCatSettings, key: Secret) -> RevenueCatConfiguration? {
         usable { () throws(SettingFaults<RevenueCatConfiguration.Fault>) in
-            try RevenueCatConfiguration(
-                apiKey: key.reveal(),
-                projectID: access.projectID,
-                baseURL: access.baseURL
-            )
+            try RevenueCatConfiguration(apiKey: key.reveal(), projectID: access.projectID, baseURL: access.baseURL)
         }
     }
 
@@ -214,15 +210,11 @@ package struct StoreRoots {
 
     package init(_ settings: AppStoreSettings) { self.settings = settings }
 
-    /// For signed transactions.
-    ///
     /// - Throws: `ConfigurationFaults`.
     package func transactions() throws -> [Certificate] {
         try read(settings.rootCertificates, .appStoreRootCertificates) ?? AppStoreRoots.shipped()
     }
 
-    /// For app receipts.
-    ///
     /// - Throws: `ConfigurationFaults`.
     package func receipts() throws -> [Certificate] {
         try read(settings.receiptRootCertificates, .receiptRootCertificates) ?? AppStoreRoots.shippedForReceipts()
@@ -233,13 +225,9 @@ package struct StoreRoots {
         do {
             return try AppStoreRoots.read(pem: String(contentsOfFile: path, encoding: .utf8))
         } catch {
-            throw ConfigurationFaults(faults: [
-                ConfigurationFault(
-                    variable: variable.rawValue,
-                    problem: "no certificates can be read from the file",
-                    fix: "Set the path of a PEM file"
-                )
-            ])
+            let problem = "no certificates can be read from the file"
+            let fix = "Set the path of a PEM file"
+            throw ConfigurationFaults(faults: [.init(variable: variable.rawValue, problem: problem, fix: fix)])
         }
     }
 }

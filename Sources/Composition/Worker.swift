@@ -1,3 +1,4 @@
+package import Configuring
 import Diagnostics
 import Entitlements
 package import Logging
@@ -30,7 +31,7 @@ package struct Worker: Service {
         package var untilIdle = false
         package var process: LeaseKeeper.Process
         package var apply: ApplySettings
-        package var retention = RetentionCleaner.Retention()
+        package var retention = Config.Retention()
         /// The time within which users without an expected change are checked; `nil`: not at all.
         package var backgroundCheck: Duration? = .seconds(30 * 86_400)
         /// Whether it reads for dry runs of many users.

@@ -59,7 +59,7 @@ package struct WorkerComposition {
             )
         )
         work.untilIdle = untilIdle
-        work.retention = .init(eventDays: config.retention.eventDays, historyDays: config.retention.historyDays)
+        work.retention = config.retention
         work.backgroundCheck = config.decision.backgroundCheck
         worker = Worker(
             work,

@@ -97,6 +97,11 @@ package struct Config: Sendable {
         package var eventDays: Int
         /// Ended jobs.
         package var historyDays: Int
+
+        package init(eventDays: Int = 30, historyDays: Int = 90) {
+            self.eventDays = eventDays
+            self.historyDays = historyDays
+        }
     }
 
     /// What is logged, and how.

@@ -48,7 +48,7 @@ struct DoctorCommand: AsyncParsableCommand {
                     fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the variables of another store."
                 )
             )
-            checks += await EndpointChecks(runtime: runtime).checks()
+            checks += await EndpointChecks.checks(runtime)
             try print(checks)
             return .done
         }

@@ -92,9 +92,7 @@ extension OperatorCommand {
             let code = try await operators.askTerminal(token.digest)
             let place = url.map { $0 + "/console/terminal" } ?? "/console/terminal at the console's address"
             let spelled = String(code.prefix(4)) + "-" + String(code.dropFirst(4))
-            FileHandle.standardError.write(
-                Data("open \(place) in your browser, and type there: \(spelled)\n".utf8)
-            )
+            Output.write("open \(place) in your browser, and type there: \(spelled)\n", to: .standardError)
             let deadline = ContinuousClock.now + .seconds(300)
             while ContinuousClock.now < deadline {
                 try await Task.sleep(for: .seconds(1))
