@@ -8,39 +8,16 @@ extension RunReport {
     /// - Throws: `EncodingError` where a figure is no number.
     package func json() throws -> String {
         let object: JSONObject = [
-            "run": run,
-            "scope": scope,
-            "dry_run": isDryRun,
-            "state": state,
-            "schedule": schedule,
-            "asked_by": askedBy,
-            "since": since.map(Timestamp.machine),
-            "asked_at": Timestamp.machine(askedAt),
-            "started_at": startedAt.map(Timestamp.machine),
-            "ended_at": endedAt.map(Timestamp.machine),
-            "predicted_end": predictedEnd.map(Timestamp.machine),
-            "observed": isObserved,
-            "users": users,
-            "skipped": skipped,
-            "total": total,
-            "outcomes": outcomes,
-            "rules": rules,
-            "errors": errors,
-            "promotions": promotions,
-            "demotions": demotions,
-            "announced_demotions": announcedDemotions,
-            "applied": applied,
-            "held": held,
-            "demotion_limit": demotionLimit,
-            "subscribers": subscribers,
-            "hash": hash,
-            "requests": requests,
-            "users_per_second": usersPerSecond,
+            "run": run, "scope": scope, "dry_run": isDryRun, "state": state, "schedule": schedule,
+            "asked_by": askedBy, "since": since.map(Timestamp.machine), "asked_at": Timestamp.machine(askedAt),
+            "started_at": startedAt.map(Timestamp.machine), "ended_at": endedAt.map(Timestamp.machine),
+            "predicted_end": predictedEnd.map(Timestamp.machine), "observed": isObserved, "users": users,
+            "skipped": skipped, "total": total, "outcomes": outcomes, "rules": rules, "errors": errors,
+            "promotions": promotions, "demotions": demotions, "announced_demotions": announcedDemotions,
+            "applied": applied, "held": held, "demotion_limit": demotionLimit, "subscribers": subscribers,
+            "hash": hash, "requests": requests, "users_per_second": usersPerSecond,
             "progress": progress.map { ["at": Timestamp.machine($0.at), "users": $0.users] as JSONObject },
-            "drift": drift?.json,
-            "lists": lists,
-            "changes": changes.map(\.json),
-            "changes_total": changesTotal,
+            "drift": drift?.json, "lists": lists, "changes": changes.map(\.json), "changes_total": changesTotal,
         ]
         return try object.jsonLine()
     }
@@ -60,14 +37,8 @@ extension RunReport.Drift {
 extension RunReport.Change {
     fileprivate var json: JSONObject {
         [
-            "user_id": userID,
-            "outcome": outcome,
-            "rule": rule,
-            "explanation": explanation,
-            "type_before": typeBefore,
-            "type_after": typeAfter,
-            "assets": assets,
-            "state": state,
+            "user_id": userID, "outcome": outcome, "rule": rule, "explanation": explanation,
+            "type_before": typeBefore, "type_after": typeAfter, "assets": assets, "state": state,
         ]
     }
 }

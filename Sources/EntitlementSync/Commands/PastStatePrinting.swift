@@ -28,11 +28,8 @@ extension PastState {
             "absent_since": absentSince?.machineText,
             "verdict": verdict.map {
                 [
-                    "at": $0.at.machineText,
-                    "kind": $0.kind == .restore ? "restore" : "reconcile",
-                    "rule": $0.rule,
-                    "outcome": $0.outcome,
-                    "observed": $0.isObserved,
+                    "at": $0.at.machineText, "kind": $0.kind == .restore ? "restore" : "reconcile",
+                    "rule": $0.rule, "outcome": $0.outcome, "observed": $0.isObserved,
                     "explanation": $0.explanation,
                 ] as JSONObject
             },
@@ -71,18 +68,10 @@ extension PastState {
 extension PastState.Held {
     fileprivate var json: JSONObject {
         [
-            "owner": owner.rawValue,
-            "store": store,
-            "environment": environment,
-            "kind": kind.rawValue,
-            "product_id": productID,
-            "status": status,
-            "standing": accessState.rawValue,
-            "gives_access": givesAccess,
-            "period_ends_at": periodEndsAt?.machineText,
-            "end_announced": endAnnounced,
-            "observed_at": observedAt.machineText,
-            "source": source.rawValue,
+            "owner": owner.rawValue, "store": store, "environment": environment, "kind": kind.rawValue,
+            "product_id": productID, "status": status, "standing": accessState.rawValue,
+            "gives_access": givesAccess, "period_ends_at": periodEndsAt?.machineText,
+            "end_announced": endAnnounced, "observed_at": observedAt.machineText, "source": source.rawValue,
         ]
     }
 

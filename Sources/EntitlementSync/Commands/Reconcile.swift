@@ -184,19 +184,13 @@ struct ReconcileLine {
 
     var json: JSONObject {
         let line: JSONObject = [
-            "user_id": userID,
-            "job_id": jobID?.uuidString.lowercased(),
-            "outcome": outcome,
-            "rule": rule,
+            "user_id": userID, "job_id": jobID?.uuidString.lowercased(), "outcome": outcome, "rule": rule,
             "explanation": explanation,
         ]
         guard let predicted else { return line }
         let dryRun: JSONObject = [
-            "dry_run": true,
-            "type_before": predicted.typeBefore,
-            "type_after": predicted.typeAfter,
-            "assets": predicted.assets,
-            "paused": predicted.isPaused,
+            "dry_run": true, "type_before": predicted.typeBefore, "type_after": predicted.typeAfter,
+            "assets": predicted.assets, "paused": predicted.isPaused,
         ]
         return (line + dryRun).adding("error", predicted.error)
     }

@@ -99,11 +99,7 @@ extension Replay.Totals {
     fileprivate var json: JSONObject {
         let reasons = unreplayable.map { ($0.key.rawValue, $0.value) }
         return [
-            "users": users,
-            "decisions": decisions,
-            "agreeing": agreeing,
-            "held": held,
-            "differing": differing,
+            "users": users, "decisions": decisions, "agreeing": agreeing, "held": held, "differing": differing,
             "pairs": ordered.map { ["then": $0.then, "now": $0.now, "count": $0.count] as JSONObject },
             "not_replayable": Dictionary(reasons) { $0 + $1 },
         ]

@@ -43,15 +43,8 @@ extension RunRecords.Change {
 
     fileprivate var json: JSONObject {
         [
-            "user_id": userID,
-            "outcome": outcome,
-            "rule": rule,
-            "state": state,
-            "announced": isAnnounced,
-            "type_before": typeBefore,
-            "type_after": typeAfter,
-            "assets": assets,
-            "explanation": explanation,
+            "user_id": userID, "outcome": outcome, "rule": rule, "state": state, "announced": isAnnounced,
+            "type_before": typeBefore, "type_after": typeAfter, "assets": assets, "explanation": explanation,
         ]
     }
 }
@@ -71,21 +64,10 @@ extension RunRecord {
             date?.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
         }
         let summary: JSONObject = [
-            "run": id,
-            "scope": scopeName,
-            "state": state.rawValue,
-            "dry_run": isDry,
-            "asked_by": askedBy,
-            "asked_at": text(askedAt),
-            "started_at": text(startedAt),
-            "ended_at": text(endedAt),
-            "predicted_end": text(predictedEnd),
-            "users": ended,
-            "total": total,
-            "skipped": skipped,
-            "outcomes": outcomes,
-            "rules": rules,
-            "errors": errors,
+            "run": id, "scope": scopeName, "state": state.rawValue, "dry_run": isDry, "asked_by": askedBy,
+            "asked_at": text(askedAt), "started_at": text(startedAt), "ended_at": text(endedAt),
+            "predicted_end": text(predictedEnd), "users": ended, "total": total, "skipped": skipped,
+            "outcomes": outcomes, "rules": rules, "errors": errors,
             "listed": listed.mapValues { list in
                 let object: JSONObject = [
                     "from": text(list.from), "until": text(list.until), "listed": list.listed, "new": list.new,

@@ -46,15 +46,8 @@ extension Shadow.Line: PrintedDifference {
 
     var json: JSONObject {
         [
-            "user_id": userID,
-            "at": decidedAt,
-            "difference": kind.rawValue,
-            "outcome": outcome,
-            "rule": rule,
-            "type_before": typeBefore,
-            "our_type": ours,
-            "host_type": host,
-            "explanation": explanation,
+            "user_id": userID, "at": decidedAt, "difference": kind.rawValue, "outcome": outcome, "rule": rule,
+            "type_before": typeBefore, "our_type": ours, "host_type": host, "explanation": explanation,
         ]
     }
 
@@ -80,10 +73,7 @@ private struct Score {
         let agreement = compared > 0 ? Double(agreeing) / Double(compared) : nil
         let kinds = Shadow.Kind.allCases.map { ($0.rawValue, counts[$0] ?? 0) }
         return [
-            "users": users,
-            "compared": compared,
-            "agreeing": agreeing,
-            "agreement": agreement,
+            "users": users, "compared": compared, "agreeing": agreeing, "agreement": agreement,
             "kinds": Dictionary(kinds) { $0 + $1 },
         ]
     }
