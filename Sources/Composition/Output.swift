@@ -13,16 +13,6 @@ package struct OutputOptions: ParsableArguments {
     package var output = OutputFormat.text
 }
 
-extension OutputOptions {
-    /// Prints a result that is one sentence for people, or one JSON object.
-    package func print(_ sentence: String, json value: some Encodable) throws {
-        switch output {
-        case .json: try Output.json(value)
-        case .text: Output.line(sentence)
-        }
-    }
-}
-
 /// Results go to stdout; colour only on a terminal.
 package enum Output {
     /// Whether a person reads who wants colour; see https://no-color.org.

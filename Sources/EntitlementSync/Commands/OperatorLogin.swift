@@ -60,8 +60,7 @@ extension OperatorCommand {
                             // The session that was here is not kept beside the new one.
                             if let before { try await operators.signOut(before.digest) }
                             try session.keep(token, client)
-                            try options.print("signed in as \(name)", json: ["name": name])
-                            return .done
+                            return try signedIn(name)
                         case .not(.needs(let needs)):
                             try await fill(needs, in: &shown)
                         case .not(.wait(let wait)):
@@ -99,10 +98,13 @@ extension OperatorCommand {
                 guard let name = try await operators.name(of: token.digest) else { continue }
                 if let before { try await operators.signOut(before.digest) }
                 try session.keep(token)
-                try options.print("signed in as \(name)", json: ["name": name])
-                return .done
+                return try signedIn(name)
             }
             throw CommandFailure(.notAllowed, "the code was not typed at the console within five minutes; try again")
+        }
+
+        private func signedIn(_ name: String) throws -> ExitStatus {
+            try Answer("signed in as \(name)", json: ["name": name]).print(as: options.output)
         }
 
         private func fill(_ needs: Set<Operators.Need>, in shown: inout SignIn.Credentials) async throws {
