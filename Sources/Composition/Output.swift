@@ -31,7 +31,7 @@ package enum Output {
 
     /// A table with aligned columns; the head is bold on a terminal.
     package static func table(_ head: [String], _ rows: [[String]]) {
-        let rows = rows.map { $0.map(PlainText.harmless) }
+        let rows = rows.map { $0.map { PlainText.harmless($0) } }
         var widths = head.map(\.count)
         for row in rows {
             for (index, cell) in row.enumerated() where index < widths.count {

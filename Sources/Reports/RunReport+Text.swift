@@ -18,7 +18,7 @@ extension RunReport {
         lines += table("Drift", facts(strayed), isNumeric: false)
         let cutOff = cutOff == 0 ? "" : ", of which the report holds \(Figures.grouped(Int64(changes.count)))"
         lines += ["", "\(Figures.count(changesTotal, "change"))\(cutOff)."]
-        return lines.map(PlainText.harmless)
+        return lines.map { PlainText.harmless($0) }
     }
 
     private func table(_ title: String, _ rows: [(String, String)], isNumeric: Bool = true) -> [String] {

@@ -30,13 +30,13 @@ package struct Schedule: Hashable, Sendable, CustomStringConvertible {
     /// The first slot after an instant; `nil` where it is outside the years 1 to 9999.
     package func next(after instant: Date) -> Date? {
         guard let second = Self.second(of: instant) else { return nil }
-        return Self.date(of: expression.hours.isStarred ? nextShown(after: second) : nextPassed(after: second))
+        return Self.date(of: expression.hours.isStarred ? nextShown(after: second) : passed(.later, from: second))
     }
 
     /// The latest slot at or before an instant; `nil` where it is outside the years 1 to 9999.
     package func last(upTo instant: Date) -> Date? {
         guard let second = Self.second(of: instant) else { return nil }
-        return Self.date(of: expression.hours.isStarred ? lastShown(upTo: second) : lastPassed(upTo: second))
+        return Self.date(of: expression.hours.isStarred ? lastShown(upTo: second) : passed(.earlier, from: second))
     }
 
     /// The one slot that makes up for all that were missed: the latest after `instant` and up to `end`; `nil` where none was.
@@ -44,14 +44,9 @@ package struct Schedule: Hashable, Sendable, CustomStringConvertible {
         last(upTo: end).flatMap { $0 > instant ? $0 : nil }
     }
 
-    private func nextPassed(after second: Int) -> Int? {
-        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient + 1
-        return expression.minute(.later, from: minute).map { zone.instant(reaching: $0 * 60) }
-    }
-
-    private func lastPassed(upTo second: Int) -> Int? {
-        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient
-        return expression.minute(.earlier, from: minute).map { zone.instant(reaching: $0 * 60) }
+    private func passed(_ way: SearchDirection, from second: Int) -> Int? {
+        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient + (way == .later ? 1 : 0)
+        return expression.minute(way, from: minute).map { zone.instant(reaching: $0 * 60) }
     }
 
     private func nextShown(after second: Int) -> Int? {

@@ -53,7 +53,7 @@ struct Explain: DatabaseCommand {
             + (state?.lines ?? [])
         return Answer(
             // A reply stands alone: it is pasted as it is.
-            answer.map { [$0.text] } ?? lines.map(PlainText.harmless),
+            answer.map { [$0.text] } ?? lines.map { PlainText.harmless($0) },
             document: document.adding("reply", answer).adding("state", state?.json)
         )
     }

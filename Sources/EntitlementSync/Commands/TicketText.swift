@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import Reports
 import SupportDesk
 
 /// A ticket as people read it at a terminal: everything that a decision needs.
@@ -85,16 +86,7 @@ struct TicketText {
     }
 
     /// Words of operators and users, in which nothing passes for a line of ours or steers the terminal.
-    private static func harmless(_ text: String) -> String {
-        String(
-            text.unicodeScalars.map { scalar in
-                switch scalar.properties.generalCategory {
-                case .control, .format, .lineSeparator, .paragraphSeparator: " "
-                default: Character(scalar)
-                }
-            }
-        )
-    }
+    private static func harmless(_ text: String) -> String { PlainText.harmless(text, sign: " ") }
 
     /// To the second, in UTC as the database gives it.
     private static func moment(_ text: String) -> String { text.prefix(19) + "Z" }
