@@ -1,6 +1,6 @@
+import Foundation
 import ArgumentParser
 import Composition
-import Foundation
 import Reports
 
 /// How many differences are listed, and as what.

@@ -1,6 +1,5 @@
 import Composition
 import Configuring
-import Foundation
 import SignedTokens
 import StoreClients
 

@@ -1,5 +1,3 @@
-import Entitlements
-import Foundation
 import SignedTokens
 import StoreClients
 

@@ -1,9 +1,9 @@
+import Foundation
+import Postgres
 import ArgumentParser
 import Composition
-import Foundation
 import Logging
 import Migrations
-import Postgres
 import Reports
 
 struct Migrate: AsyncParsableCommand {

@@ -1,9 +1,9 @@
+import Foundation
+import Postgres
 import ArgumentParser
 import Composition
 import Configuring
-import Foundation
 import Logging
-import Postgres
 import Reports
 import SupportDesk
 

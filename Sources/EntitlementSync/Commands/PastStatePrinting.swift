@@ -1,6 +1,6 @@
+import Postgres
 import Entitlements
 import Foundation
-import Postgres
 import Queue
 import Reports
 

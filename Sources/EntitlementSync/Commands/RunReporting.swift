@@ -1,6 +1,6 @@
+import Foundation
 import Diagnostics
 import Entitlements
-import Foundation
 import Reports
 import Runs
 
