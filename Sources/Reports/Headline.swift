@@ -17,6 +17,10 @@ package struct Headline: Hashable, Sendable {
     package var next: String
     /// A line to type at a shell; it holds nothing but digits and letters that need no quotation.
     package var command: String?
+
+    fileprivate static func warning(_ happened: String, next: String, command: String? = nil) -> Headline {
+        Headline(tone: .warning, happened: happened, next: next, command: command)
+    }
 }
 
 extension RunReport {
@@ -43,9 +47,8 @@ extension RunReport {
         case (true, "done"), (true, "applying"), (true, "stopped"): predicted
         case (_, "canceled"): canceled
         default:
-            Headline(
-                tone: .warning,
-                happened: "The \(kind) has read \(usersSoFar); how it stands is not known to this page.",
+            .warning(
+                "The \(kind) has read \(usersSoFar); how it stands is not known to this page.",
                 next: "See its state below."
             )
         }
@@ -73,9 +76,8 @@ extension RunReport {
 
     private var stopped: Headline {
         guard exceedsLimit, let demotionLimit else {
-            return Headline(
-                tone: .warning,
-                happened: "The run stopped before its end, after \(usersSoFar): \(Figures.count(applied, "change")) "
+            return .warning(
+                "The run stopped before its end, after \(usersSoFar): \(Figures.count(applied, "change")) "
                     + "\(applied == 1 ? "was" : "were") applied, \(Figures.grouped(held)) "
                     + "\(held == 1 ? "is" : "are") held.",
                 next: held > 0
@@ -110,18 +112,16 @@ extension RunReport {
                 : "The run is done: of \(Figures.count(usersRead, "user")), \(Figures.grouped(promotions)) became "
                     + "\(promotions == 1 ? "a subscriber" : "subscribers") and \(Figures.grouped(demotions)) lost access."
         if held > 0 {
-            return Headline(
-                tone: .warning,
-                happened: happened,
+            return .warning(
+                happened,
                 next:
                     "\(Figures.count(held, "change")) \(held == 1 ? "is" : "are") held. Review them; if they are right:",
                 command: release
             )
         }
         if unread > 0 {
-            return Headline(
-                tone: .warning,
-                happened: happened,
+            return .warning(
+                happened,
                 next:
                     "The stores did not answer for \(Figures.count(unread, "user")): see the errors, and ask for them "
                     + "again."
@@ -148,9 +148,8 @@ extension RunReport {
 
     private var predicted: Headline {
         if exceedsLimit, let demotionLimit {
-            return Headline(
-                tone: .warning,
-                happened: "Nothing was changed, and the run would stop: \(Figures.count(countedDemotions, "demotion")) "
+            return .warning(
+                "Nothing was changed, and the run would stop: \(Figures.count(countedDemotions, "demotion")) "
                     + "would exceed the limit of \(Figures.grouped(demotionLimit)).",
                 next: "Review the changes and the stores' settings; if they are right:",
                 command: state == "done" ? release : nil
@@ -172,9 +171,8 @@ extension RunReport {
     }
 
     private var canceled: Headline {
-        Headline(
-            tone: .warning,
-            happened: isDryRun
+        .warning(
+            isDryRun
                 ? "The dry run was canceled after \(usersSoFar), and nothing was changed."
                 : "The run was canceled after \(usersSoFar): "
                     + (applied == 0

@@ -31,8 +31,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 }
             } catch {
                 let failure = CommandFailure(error)
-                try print([.failed("database", failure.message)])
-                return failure.status
+                return try print([.failed("database", failure.message)], failure.status)
             }
             let config = runtime.config
             let direct = [
@@ -49,21 +48,20 @@ struct DoctorCommand: AsyncParsableCommand {
                 )
             )
             checks += await EndpointChecks.checks(runtime)
-            try print(checks)
-            return .done
+            return try print(checks)
         }
     }
 
-    private func print(_ checks: [Check]) throws {
+    private func print(_ checks: [Check], _ status: ExitStatus = .done) throws -> ExitStatus {
         let ok = checks.allSatisfy(\.ok)
-        switch options.output {
-        case .json: try Output.json(["ok": ok, "checks": checks] as JSONObject)
-        case .text:
-            for check in checks {
-                Output.line("\(Output.mark(check.ok))  \(check.name): \(check.detail)")
-                if !check.ok { Output.line("      -> \(check.fix)") }
-            }
-            Output.line(ok ? "All is well." : "Something needs attention.")
+        let lines = checks.flatMap { check in
+            ["\(Output.mark(check.ok))  \(check.name): \(check.detail)"] + (check.ok ? [] : ["      -> \(check.fix)"])
         }
+        let document: JSONObject = ["ok": ok, "checks": checks]
+        return try Answer(
+            lines + [ok ? "All is well." : "Something needs attention."],
+            document: document,
+            status: status
+        ).print(as: options.output)
     }
 }

@@ -44,19 +44,13 @@ extension PastState {
     /// The section under the timeline.
     var lines: [String] {
         var rows: [(String, String)] = [("type", type?.rawValue ?? "not known")]
-        if let verdict = verdict {
+        if let verdict {
             let observed = verdict.isObserved ? " Observed only: nothing was written." : ""
-            rows.append(
-                (
-                    "verdict",
-                    "of \(verdict.at.machineText), rule \(verdict.rule), outcome \(verdict.outcome): \(verdict.explanation)\(observed)"
-                )
-            )
+            let decided = "of \(verdict.at.machineText), rule \(verdict.rule), outcome \(verdict.outcome)"
+            rows.append(("verdict", "\(decided): \(verdict.explanation)\(observed)"))
         }
-        if let readAt = readAt { rows.append(("last read", readAt.machineText)) }
-        if let since = absentSince {
-            rows.append(("no access", "found by full readings since \(since.machineText)"))
-        }
+        if let readAt { rows.append(("last read", readAt.machineText)) }
+        if let absentSince { rows.append(("no access", "found by full readings since \(absentSince.machineText)")) }
         rows += purchases.map { ("purchase", $0.sentence) }
         if purchases.isEmpty { rows.append(("purchase", "none was known")) }
         rows += grants.map { ("grant", "\($0.id), until \($0.until.spokenText): \($0.reason)") }
