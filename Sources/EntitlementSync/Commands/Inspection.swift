@@ -1,7 +1,51 @@
 import Composition
 import Configuring
+import Entitlements
+import Foundation
 import SignedTokens
 import StoreClients
+
+/// What is found out about a proof; what it says is shown also where it does not verify.
+struct Inspection: Encodable {
+    /// Everything that a restore takes.
+    enum Kind: String, Encodable, CaseIterable {
+        case storeKit = "storekit_jws"
+        case appReceipt = "app_receipt"
+        case purchaseToken = "purchase_token"
+        case onsideHistory = "onside_history"
+        // Claims, which are no proofs.
+        case onsideOrderID = "onside_order_id"
+        case transactionID = "transaction_id"
+        case orderID = "order_id"
+    }
+
+    var kind: Kind
+    var store: String
+    var verifies: Bool
+    var reasons: [String]
+    var facts: [String: String]
+
+    init(_ kind: Kind, of store: String, verifies: Bool, reasons: [String], facts: [String: String?] = [:]) {
+        self.kind = kind
+        self.store = store
+        self.verifies = verifies
+        self.reasons = reasons
+        self.facts = facts.compactMapValues { $0 }
+    }
+
+    func show() {
+        Output.line("\(kind.rawValue) of \(store): \(verifies ? "verifies" : "does not verify")")
+        for reason in reasons { Output.line("  \(reason)") }
+        if !facts.isEmpty { Output.line(verifies ? "It says:" : "It says, without anybody who vouches for it:") }
+        let names = facts.keys.sorted { $0.compare($1, options: .numeric) == .orderedAscending }
+        for name in names { Output.line("  \(name.padded(to: 36))  \(facts[name] ?? "")") }
+    }
+
+    static func text(_ instant: Instant) -> String {
+        Date(timeIntervalSince1970: Double(instant.microseconds) / 1_000_000)
+            .formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+    }
+}
 
 extension Inspection {
     /// The purchases of a receipt that are shown.
@@ -94,5 +138,60 @@ extension Inspection {
             "is_intro_offer": purchase.isIntroOffer.map(String.init),
             "promotional_offer_id": purchase.promotionalOfferID,
         ]
+    }
+
+    /// The orders of a history that are shown.
+    private static let shownOrders = 20
+
+    /// Inspects a signed history of Onside; without a key set (JSON) its signer stays unknown.
+    init(onsideHistory text: String, keySet: String?, bundleID: String?) {
+        var refusal: String?
+        if let keySet {
+            do throws(ProofRefusal) {
+                _ = try OnsideClient.history(text, keySet: keySet, bundleID: bundleID)
+            } catch {
+                refusal = error.detail
+            }
+        } else {
+            refusal =
+                "Whether Onside signed it can't be checked without its keys: pass --keys FILE with what"
+                + " https://onside.io/.well-known/jwks.json answers."
+        }
+        var reasons = [refusal ?? "A key of the key set signed it."]
+        if bundleID == nil { reasons.append("ONSIDE_BUNDLE_ID is not set: it may be about any app.") }
+        var facts: [String: String?] = [:]
+        if let history = OnsideClient.unverified(text) {
+            facts["transactions"] = String(history.transactions.count)
+            for (number, transaction) in zip(1...Self.shownOrders, history.transactions) {
+                for (name, value) in Self.facts(transaction) { facts["transaction_\(number)_\(name)"] = value }
+            }
+        }
+        self.init(.onsideHistory, of: "onside", verifies: refusal == nil, reasons: reasons, facts: facts)
+    }
+
+    private static func facts(_ transaction: OnsideTransaction) -> [String: String?] {
+        [
+            "order_id": transaction.orderID, "original_order_id": transaction.originalOrderID,
+            "product_id": transaction.productID, "product_type": transaction.productType,
+            "bundle_id": transaction.bundleID, "app_account_token": transaction.appAccountToken,
+            "purchased_at": text(transaction.purchasedAt), "expires_at": transaction.expiresAt.map(text),
+            "revoked_at": transaction.revokedAt.map(text), "fetched_at": text(transaction.fetchedAt),
+        ]
+    }
+
+    /// Inspects what holds nothing that could be read: a store has to be asked about it.
+    init(opaque kind: Kind, of store: String, _ value: String) {
+        let isToken = kind == .purchaseToken
+        self.init(
+            kind,
+            of: store,
+            verifies: false,
+            reasons: [
+                isToken
+                    ? "A purchase token says nothing by itself: Google Play tells what it stands for when it is asked."
+                    : "It is a claim: an id that anybody can type. It proves nothing, and decides nothing by itself."
+            ],
+            facts: isToken ? ["length": String(value.utf8.count)] : ["id": value]
+        )
     }
 }
