@@ -55,7 +55,6 @@ package struct EndpointSettings {
             )
         }
     }
-
 }
 
 /// Makes an API of the configuration.
@@ -68,11 +67,7 @@ package struct APIComposition {
 
     /// What answers people, and hears of a worker's ends.
     package static func watch(_ runtime: Runtime, pool: PostgresPool) -> RestoreWatch {
-        RestoreWatch(
-            requests: AppRequests(pool: pool),
-            listener: runtime.listener(),
-            logger: runtime.logger
-        )
+        RestoreWatch(requests: AppRequests(pool: pool), listener: runtime.listener(), logger: runtime.logger)
     }
 
     /// `dequeue`: wakes a worker of the same process.

@@ -43,7 +43,9 @@ package struct RoleProcess {
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
         // One a role: neither waits for the other's connections, and what a session has planned it needs again.
-        var pools = roles.map { _ in Self.pool(runtime) }
+        var pools = roles.map { _ in
+            PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+        }
         guard let pool = pools.first, let apiPool = pools.last else { return }
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
         do {
@@ -94,10 +96,6 @@ package struct RoleProcess {
             for pool in pools { await pool.close() }
             throw error
         }
-    }
-
-    private static func pool(_ runtime: Runtime) -> PostgresPool {
-        PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
     }
 
     /// Sends webhooks, where that is configured.

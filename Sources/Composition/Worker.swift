@@ -157,12 +157,7 @@ package struct Worker: Service {
         )
         var work: [(any Service)?] = [
             AssetRunner(
-                AssetRuns(
-                    pool: pool,
-                    mode: settings.apply.decision.mode,
-                    tells: settings.apply.tells,
-                    logger: logger
-                ),
+                AssetRuns(pool: pool, mode: settings.apply.decision.mode, tells: settings.apply.tells, logger: logger),
                 signal: signals.assets,
                 logger: logger
             ),
@@ -185,10 +180,7 @@ package struct Worker: Service {
         ]
         let upkeep: [any Service] = [
             AbsenceKeeper(apply, logger: logger),
-            PartitionMaintainer(
-                Partitions(pool: pool, historyDays: settings.retention.historyDays),
-                logger: logger
-            ),
+            PartitionMaintainer(Partitions(pool: pool, historyDays: settings.retention.historyDays), logger: logger),
             RetentionCleaner(pool: pool, retention: settings.retention, logger: logger),
             QueueCompactor(pool: pool, logger: logger),
             SubscriberCounter(pool: pool, logger: logger),

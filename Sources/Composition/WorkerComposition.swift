@@ -72,11 +72,7 @@ package struct WorkerComposition {
             audience: watch,
             logger: runtime.logger
         )
-        gauges = WorkerGauges(
-            queue: JobQueue(pool: pool),
-            laws: InvariantMonitor(pool: pool),
-            gates: stores.limiters
-        )
+        gauges = WorkerGauges(queue: JobQueue(pool: pool), laws: InvariantMonitor(pool: pool), gates: stores.limiters)
     }
 }
 
@@ -120,11 +116,7 @@ package struct ScheduleComposition {
 
     /// Follows schedules, and plans runs if asked to; the services give up their leadership at shutdown.
     package func services(plans: Bool) -> [any Service] {
-        let scheduler = Scheduler(
-            lead: leadership(of: .scheduler),
-            store: ScheduleStore(pool: pool),
-            logger: logger
-        )
+        let scheduler = Scheduler(lead: leadership(of: .scheduler), store: ScheduleStore(pool: pool), logger: logger)
         return plans ? [scheduler, planner()] : [scheduler]
     }
 

@@ -122,10 +122,7 @@ extension VariableReader {
                 && bare.utf8.allSatisfy { Self.isIdentifier($0) || $0 == 0x2E || $0 == 0x3A || $0 == 0x25 }
             return isHost ? bare : nil
         }
-        return Config.ListenAddress(
-            host: name ?? "127.0.0.1",
-            port: number(port, default: usual, in: 0...65_535)
-        )
+        return Config.ListenAddress(host: name ?? "127.0.0.1", port: number(port, default: usual, in: 0...65_535))
     }
 
     mutating func logLevel() -> Logger.Level {

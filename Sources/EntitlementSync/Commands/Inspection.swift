@@ -48,8 +48,8 @@ struct Inspection: Encodable {
 }
 
 extension Inspection {
-    /// The purchases of a receipt that are shown.
-    private static let shownPurchases = 20
+    /// The purchases of a receipt, and the orders of a history, that are shown.
+    private static let shownParts = 20
 
     /// Inspects a signed transaction.
     init(storeKit text: String, _ settings: AppStoreSettings) async throws {
@@ -120,7 +120,7 @@ extension Inspection {
             "expires_at": receipt.expiresAt.map(text), "app_id": receipt.appID.map(String.init),
             "purchases": String(receipt.purchases.count),
         ]
-        for (number, purchase) in zip(1...shownPurchases, receipt.purchases) {
+        for (number, purchase) in zip(1...shownParts, receipt.purchases) {
             for (name, value) in Self.facts(purchase) { facts["purchase_\(number)_\(name)"] = value }
         }
         return facts
@@ -139,9 +139,6 @@ extension Inspection {
             "promotional_offer_id": purchase.promotionalOfferID,
         ]
     }
-
-    /// The orders of a history that are shown.
-    private static let shownOrders = 20
 
     /// Inspects a signed history of Onside; without a key set (JSON) its signer stays unknown.
     init(onsideHistory text: String, keySet: String?, bundleID: String?) {
@@ -162,7 +159,7 @@ extension Inspection {
         var facts: [String: String?] = [:]
         if let history = OnsideClient.unverified(text) {
             facts["transactions"] = String(history.transactions.count)
-            for (number, transaction) in zip(1...Self.shownOrders, history.transactions) {
+            for (number, transaction) in zip(1...Self.shownParts, history.transactions) {
                 for (name, value) in Self.facts(transaction) { facts["transaction_\(number)_\(name)"] = value }
             }
         }

@@ -27,11 +27,7 @@ struct Migrate: AsyncParsableCommand {
             configuration.sessionSettings = [:]
             let report = try await runtime.withPool(configuration, checkingSchema: false) { pool in
                 try await Migrator(pool: pool, source: source)
-                    .run(
-                        adapterPath: adapter ?? directory + "/host/adapter.sql",
-                        isOwn: adapter != nil,
-                        dryRun: dryRun
-                    )
+                    .run(adapterPath: adapter ?? directory + "/host/adapter.sql", isOwn: adapter != nil, dryRun: dryRun)
             }
             Self.warn(of: report)
             return try answer(report).print(as: options.output)
