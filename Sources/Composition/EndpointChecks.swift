@@ -7,7 +7,7 @@ import StoreEvents
 import SupportConsole
 import Transport
 
-/// What `doctor` finds of the endpoints: which are open, and whether the keys that callers' tokens are checked with can be had.
+/// What `doctor` finds of the endpoints: which are open, and whether the keys of callers' tokens can be had.
 package enum EndpointChecks {
     /// How far a clock may be off before tokens are refused for it, in seconds.
     private static let tolerance: Int64 = 30

@@ -41,7 +41,7 @@ package struct Schedule: Hashable, Sendable, CustomStringConvertible {
         )
     }
 
-    /// The one slot that makes up for all that were missed: the latest after `instant` and up to `end`; `nil` where none was.
+    /// The one slot that makes up for all that were missed: the latest after `instant` and up to `end`, if any.
     package func missed(since instant: Date, upTo end: Date) -> Date? {
         last(upTo: end).flatMap { $0 > instant ? $0 : nil }
     }

@@ -89,7 +89,7 @@ extension TimeZoneName {
     /// How many seconds the clock is ahead of UTC at an instant.
     func offset(at second: Int) -> Int { zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(second))) }
 
-    /// The first second after the first change of the clock after an instant and up to another; the offset may be the same.
+    /// The second of the clock's first change after an instant and up to another; the offset may stay the same.
     func change(after second: Int, upTo end: Int) -> Int? {
         let next = zone.nextDaylightSavingTimeTransition(after: Date(timeIntervalSince1970: Double(second)))
         guard let next, next.timeIntervalSince1970 <= Double(end) else { return nil }

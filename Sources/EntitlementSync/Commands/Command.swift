@@ -6,7 +6,7 @@ import Postgres
 import Reports
 import SupportDesk
 
-/// A command on the database, in the one shape that all of them share: check what was typed, open, authorize, run, print.
+/// A command on the database, in the one shape of all: check what was typed, open, authorize, run, print.
 ///
 /// Errors become one line on stderr and the right exit code.
 protocol Command: AsyncParsableCommand {

@@ -112,12 +112,12 @@ extension OperatorCommand {
             if needs.contains(.device) {
                 try await takeUpDevice(&shown)
             } else if needs.contains(.code) {
-                shown.code = try asked(await Terminal.answer("Code: "), option: "--code")
+                shown.code = try asked(await Terminal.ask("Code: ", shown: true), option: "--code")
             }
         }
 
         private func password(_ file: String?, _ question: String, option: String) async throws -> String {
-            guard let file else { return try asked(await Terminal.secret(question), option: option) }
+            guard let file else { return try asked(await Terminal.ask(question, shown: false), option: option) }
             do { return try ValueFile.read(file) } catch {
                 throw CommandFailure(.data, "\(option): \(error.problem)")
             }
@@ -135,10 +135,10 @@ extension OperatorCommand {
 
         private func newPassword() async throws -> String {
             let first = try asked(
-                await Terminal.secret("New password, 12 characters or more: "),
+                await Terminal.ask("New password, 12 characters or more: ", shown: false),
                 option: "--new-password-file"
             )
-            let second = try asked(await Terminal.secret("Once more: "), option: "--new-password-file")
+            let second = try asked(await Terminal.ask("Once more: ", shown: false), option: "--new-password-file")
             guard first == second else { throw CommandFailure(.data, "the two are not the same; sign in again") }
             return first
         }
@@ -157,7 +157,7 @@ extension OperatorCommand {
                 )
             }
             shown.newDevice = device
-            shown.code = try asked(await Terminal.answer("Its code: "), option: "--code")
+            shown.code = try asked(await Terminal.ask("Its code: ", shown: true), option: "--code")
         }
     }
 }
