@@ -11,30 +11,27 @@ import UserRequests
 package import WebAPI
 
 /// What the API's settings come to, checked before anything is connected.
-package struct DoorSettings {
+package struct EndpointSettings {
     private(set) var messages: Messages
     private(set) var appStore: AppStoreNotifications?
     private(set) var proxies = TrustedProxies()
 
-    /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no door to open.
+    /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no endpoint to serve.
     package init(_ config: Config) throws {
         var faults: [ConfigurationFault] = []
         let own = config.api.messages.map { Array($0.utf8) }
         do throws(Messages.Fault) {
             messages = try Messages(support: config.supportContactURL, own: own)
         } catch {
-            faults.append(Self.fault(.messages, error.problem))
+            let fix = "Set it, best as the path in \(Variable.messages.fileVariable)"
+            faults.append(.init(variable: Variable.messages.rawValue, problem: error.problem, fix: fix))
             messages = try Messages()
         }
         if let list = config.api.trustedProxies {
             do throws(TrustedProxies.Fault) { proxies = try TrustedProxies(list) } catch {
-                faults.append(
-                    ConfigurationFault(
-                        variable: Variable.httpTrustedProxies.rawValue,
-                        problem: "\"\(error.entry)\" is no address and no network",
-                        fix: "Set addresses and networks such as 10.0.0.0/8, separated by commas"
-                    )
-                )
+                let problem = "\"\(error.entry)\" is no address and no network"
+                let fix = "Set addresses and networks such as 10.0.0.0/8, separated by commas"
+                faults.append(.init(variable: Variable.httpTrustedProxies.rawValue, problem: problem, fix: fix))
             }
         }
         if let bundleID = config.appStore.bundleID {
@@ -53,18 +50,10 @@ package struct DoorSettings {
         else {
             throw CommandFailure(
                 .configuration,
-                "the API has no door to open; set FIREBASE_PROJECT_ID or APP_TOKEN_ISSUER for users' apps, or what stores' webhooks are checked"
+                "the API has no endpoint to serve; set FIREBASE_PROJECT_ID or APP_TOKEN_ISSUER for users' apps, or what stores' webhooks are checked"
                     + " with: REVENUECAT_WEBHOOK_SECRET, APP_STORE_BUNDLE_ID or PUBSUB_AUDIENCE"
             )
         }
-    }
-
-    private static func fault(_ variable: Variable, _ problem: String) -> ConfigurationFault {
-        ConfigurationFault(
-            variable: variable.rawValue,
-            problem: problem,
-            fix: "Set it, best as the path in \(variable.fileVariable)"
-        )
     }
 }
 
@@ -76,14 +65,7 @@ package struct APIComposition {
 
     /// What answers apps, and learns of a worker's ends.
     package static func statusHub(_ runtime: Runtime, pool: PostgresPool) -> StatusHub {
-        StatusHub(
-            requests: AppRequests(pool: pool),
-            listener: PostgresListener(
-                configuration: runtime.postgres(connections: 1, direct: true),
-                logger: runtime.logger
-            ),
-            logger: runtime.logger
-        )
+        StatusHub(requests: AppRequests(pool: pool), listener: runtime.listener(), logger: runtime.logger)
     }
 
     /// `dequeue`: wakes a worker of the same process.
@@ -91,7 +73,7 @@ package struct APIComposition {
     /// - Throws: `ConfigurationFaults`.
     package init(
         _ runtime: Runtime,
-        _ settings: DoorSettings,
+        _ settings: EndpointSettings,
         pool: PostgresPool,
         transport: HTTPTransport,
         statusHub: StatusHub,
@@ -130,31 +112,35 @@ package struct APIComposition {
 
     private static func senders(
         _ runtime: Runtime,
-        _ settings: DoorSettings,
+        _ settings: EndpointSettings,
         _ transport: HTTPTransport
     ) throws -> WebhookSenders {
-        let config = runtime.config
-        let webhooks = config.api.webhooks
-        var senders = WebhookSenders(
+        let webhooks = runtime.config.api.webhooks
+        return WebhookSenders(
             revenueCat: RevenueCatWebhooks(
                 authorization: webhooks.revenueCatAuthorization?.reveal(),
                 secret: webhooks.revenueCatSecret?.reveal()
             ),
-            appStore: settings.appStore
+            appStore: settings.appStore,
+            googlePlay: try webhooks.push.map {
+                (try PushTokens($0, runtime, transport), $0.packageName)
+            }
         )
-        if let push = webhooks.push {
-            do throws(SettingFaults<PushTokens.Fault>) {
-                let tokens = try PushTokens(
-                    audience: push.audience,
-                    serviceAccount: push.serviceAccount,
-                    keysURL: push.keysURL ?? PushTokens.usualKeysURL,
-                    http: HTTPClient(transport: transport, target: "google_keys"),
-                    logger: runtime.logger
-                )
-                senders.googlePlay = (tokens, push.packageName)
-            } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+    }
+}
+
+extension PushTokens {
+    /// - Throws: `ConfigurationFaults`.
+    init(_ push: APIConfig.Push, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        self = try configured { () throws(SettingFaults<Fault>) in
+            try PushTokens(
+                audience: push.audience,
+                serviceAccount: push.serviceAccount,
+                keysURL: push.keysURL ?? PushTokens.usualKeysURL,
+                http: HTTPClient(transport: transport, target: "google_keys"),
+                logger: runtime.logger
+            )
         }
-        return senders
     }
 }
 
@@ -171,22 +157,22 @@ extension AppTokens {
 extension FirebaseTokens {
     /// - Throws: `ConfigurationFaults`.
     package init(_ firebase: APIConfig.Firebase, _ runtime: Runtime, _ transport: HTTPTransport) throws {
-        do throws(SettingFaults<Fault>) {
-            try self.init(
+        self = try configured { () throws(SettingFaults<Fault>) in
+            try FirebaseTokens(
                 projectID: firebase.projectID,
                 keysURL: firebase.keysURL ?? Self.usualKeysURL,
                 http: HTTPClient(transport: transport, target: "google_keys"),
                 logger: runtime.logger
             )
-        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+        }
     }
 }
 
 extension IssuerTokens {
     /// - Throws: `ConfigurationFaults`.
     package init(_ issuer: APIConfig.Issuer, _ runtime: Runtime, _ transport: HTTPTransport) throws {
-        do throws(SettingFaults<Fault>) {
-            try self.init(
+        self = try configured { () throws(SettingFaults<Fault>) in
+            try IssuerTokens(
                 issuer: issuer.issuer,
                 audience: issuer.audience,
                 keysURL: issuer.keysURL,
@@ -194,7 +180,7 @@ extension IssuerTokens {
                 http: HTTPClient(transport: transport, target: "issuer_keys"),
                 logger: runtime.logger
             )
-        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+        }
     }
 }
 

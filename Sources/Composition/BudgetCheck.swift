@@ -5,19 +5,19 @@ import Foundation
 package import Postgres
 package import Runs
 
-/// What `doctor` says of the days to come: whether the stores' limits leave enough for everybody's looks, and what to change
+/// What `doctor` says of the days to come: whether the stores' limits leave enough for all scheduled checks, and what to change
 /// where they do not.
 package struct BudgetCheck {
-    /// What the looks of a day may take of what is left for them.
+    /// What the checks of a day may take of what is left for them.
     private static let share = 0.8
 
     /// What the next day asks for.
     package struct Day: Sendable, Hashable {
-        /// Users to be looked at.
-        package var looks: Int64
+        /// Users to be checked.
+        package var checks: Int64
         /// All known users.
         package var known: Int64
-        /// Days within which each of them is looked at; 0: not at all.
+        /// Days within which each of them is checked; 0: not at all.
         package var backgroundDays: Int64
         /// The store's limit, a minute.
         package var perMinute: Int
@@ -33,17 +33,17 @@ package struct BudgetCheck {
         forecast = ScheduleComposition(runtime, pool: pool).forecast
     }
 
-    /// Looks at what workers have counted.
+    /// Reads what workers have counted.
     ///
     /// - Throws: `PostgresError`.
     package func check() async throws -> Check {
-        let looks = try await InvariantMonitor(pool: pool).drift()?.checksNextDay
+        let checks = try await InvariantMonitor(pool: pool).drift()?.checksNextDay
         let known = try await pool.query(
             "SELECT greatest(c.reltuples, 0)::bigint FROM pg_class AS c WHERE c.oid = 'entitlement_sync.user_sync'::regclass"
         ).first?.decode(Int64.self, at: 0)
-        let day = looks.map {
+        let day = checks.map {
             Day(
-                looks: $0,
+                checks: $0,
                 known: known ?? 0,
                 backgroundDays: (config.decision.backgroundCheck?.components.seconds ?? 0) / 86_400,
                 perMinute: config.revenueCat?.requestsPerMinute ?? 0
@@ -52,25 +52,20 @@ package struct BudgetCheck {
         return Self.check(day, forecast)
     }
 
-    /// Says whether a day suffices.
-    ///
-    /// - Parameters:
-    ///   - day: what it asks for; `nil`: nobody has counted yet.
-    ///   - forecast: what limits it.
-    /// - Returns: what is wrong, and what would do.
+    /// Says whether a day suffices, and what would do where it does not; without a day, no worker has counted yet.
     package static func check(_ day: Day?, _ forecast: RunForecast) -> Check {
-        guard let capacity = forecast.dayRequests else { return told("no store's limit is set", isEnough: true) }
-        guard let day else { return told("no worker has counted the looks of the next day yet", isEnough: true) }
-        let needed = Double(day.looks) * forecast.requestsPerUser
+        guard let capacity = forecast.dayRequests else { return result("no store's limit is set", isEnough: true) }
+        guard let day else { return result("no worker has counted the checks of the next day yet", isEnough: true) }
+        let needed = Double(day.checks) * forecast.requestsPerUser
         let part = Int((needed / capacity * 100).rounded(.up))
-        return told(
-            "the looks of the next day (\(day.looks)) need about \(Int(needed)) requests, \(part) % of what the limits leave",
+        return result(
+            "the checks of the next day (\(day.checks)) need about \(Int(needed)) requests, \(part) % of what the limits leave",
             isEnough: needed <= capacity * share,
             change: change(day, needed: needed, capacity: capacity, forecast)
         )
     }
 
-    private static func told(_ detail: String, isEnough: Bool, change: String = "") -> Check {
+    private static func result(_ detail: String, isEnough: Bool, change: String = "") -> Check {
         Check(name: "budget", ok: isEnough, detail: detail, fix: change)
     }
 
@@ -79,9 +74,9 @@ package struct BudgetCheck {
         let wanted = Int((Double(day.perMinute) * needed / (capacity * share)).rounded(.up))
         var ways = ["REVENUECAT_REQUESTS_PER_MINUTE=\(wanted), where RevenueCat allows it for the project"]
         if day.backgroundDays > 0 {
-            // What is looked at for other reasons stays.
+            // Checks for other reasons stay.
             let background = Double(day.known) / Double(day.backgroundDays)
-            let room = capacity * share / forecast.requestsPerUser - (Double(day.looks) - background)
+            let room = capacity * share / forecast.requestsPerUser - (Double(day.checks) - background)
             let days = (Double(day.known) / max(room, 1)).rounded(.up)
             if room > 0, days > Double(day.backgroundDays), days <= 365 {
                 ways.append("BACKGROUND_LOOK_DAYS=\(Int(days)) instead of \(day.backgroundDays)")

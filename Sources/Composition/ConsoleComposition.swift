@@ -21,10 +21,7 @@ package struct ConsoleComposition {
         pool = PostgresPool(configuration: configuration, logger: runtime.logger)
         console = try SupportConsole(
             pool: pool,
-            listener: PostgresListener(
-                configuration: runtime.postgres(connections: 1, direct: true),
-                logger: runtime.logger
-            ),
+            listener: runtime.listener(),
             proxies: proxies,
             provider: try ProviderSignIn(runtime, transport),
             logger: runtime.logger
@@ -68,13 +65,10 @@ extension SignInProvider {
                 logger: runtime.logger
             )
         } catch {
+            let fix = "Set the issuer as its tokens have it, an https:// address"
             throw ConfigurationFaults(
                 faults: error.faults.map {
-                    ConfigurationFault(
-                        variable: Variable.oidcIssuer.rawValue,
-                        problem: $0.rawValue,
-                        fix: "Set the issuer as its tokens have it, an https:// address"
-                    )
+                    .init(variable: Variable.oidcIssuer.rawValue, problem: $0.rawValue, fix: fix)
                 }
             )
         }

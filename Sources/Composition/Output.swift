@@ -13,16 +13,6 @@ package struct OutputOptions: ParsableArguments {
     package var output = OutputFormat.text
 }
 
-extension OutputOptions {
-    /// Prints a result that is one sentence for people, or one JSON object.
-    package func print(_ sentence: String, json value: some Encodable) throws {
-        switch output {
-        case .json: try Output.json(value)
-        case .text: Output.line(sentence)
-        }
-    }
-}
-
 /// Results go to stdout; colour only on a terminal.
 package enum Output {
     /// Whether a person reads who wants colour; see https://no-color.org.
@@ -36,14 +26,12 @@ package enum Output {
 
     /// One JSON document on one line, keys in order.
     package static func json(_ value: some Encodable) throws {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        line(PlainText.escaped(String(decoding: try encoder.encode(value), as: UTF8.self)))
+        line(PlainText.escaped(try value.jsonLine()))
     }
 
     /// A table with aligned columns; the head is bold on a terminal.
     package static func table(_ head: [String], _ rows: [[String]]) {
-        let rows = rows.map { $0.map(PlainText.harmless) }
+        let rows = rows.map { $0.map { PlainText.harmless($0) } }
         var widths = head.map(\.count)
         for row in rows {
             for (index, cell) in row.enumerated() where index < widths.count {
@@ -70,12 +58,7 @@ package enum Output {
         write(bar(Int64(done), of: Int64(total)) + (done == total ? "\n" : ""), to: .standardError)
     }
 
-    /// A bar at the beginning of the line, with its figures.
-    ///
-    /// - Parameters:
-    ///   - done: so many.
-    ///   - total: of so many; `nil`: not counted yet.
-    /// - Returns: a line without its end.
+    /// A bar at the beginning of the line, with its figures; without a total, it is not counted yet.
     package static func bar(_ done: Int64, of total: Int64?) -> String {
         let filled = total.map { $0 > 0 ? Int(30 * min(max(done, 0), $0) / $0) : 30 } ?? 0
         let bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)

@@ -1,5 +1,6 @@
-package import Logging
-package import Postgres
+import Configuring
+import Logging
+import Postgres
 import Queue
 import Reconciliation
 import ServiceLifecycle
@@ -10,28 +11,9 @@ package struct RetentionCleaner: Service {
     /// Days for which an event's id is kept, so that a repeated one is recognized: longer than any store repeats.
     private static let eventIDDays = 400
 
-    private let pool: PostgresPool
-    private let retention: Retention
-    private let logger: Logger
-
-    /// How long records are kept, in days.
-    package struct Retention: Sendable {
-        /// The bodies of stores' events.
-        package var eventDays: Int
-        /// Ended jobs.
-        package var historyDays: Int
-
-        package init(eventDays: Int = 30, historyDays: Int = 90) {
-            self.eventDays = eventDays
-            self.historyDays = historyDays
-        }
-    }
-
-    package init(pool: PostgresPool, retention: Retention = Retention(), logger: Logger) {
-        self.pool = pool
-        self.retention = retention
-        self.logger = logger
-    }
+    let pool: PostgresPool
+    let retention: Config.Retention
+    let logger: Logger
 
     package func run() async {
         await PeriodicService("retention cleaner", .upkeep, every: .seconds(300), logger: logger) {

@@ -15,7 +15,7 @@ import Transport
 import UnixSignals
 import WebAPI
 
-/// A process that goes on until it is told to stop, in one role or in several.
+/// A process that goes on until it is stopped, in one role or in several.
 package struct RoleProcess {
     package enum Role: String, Hashable {
         /// Works off the queue.
@@ -41,16 +41,18 @@ package struct RoleProcess {
         let registry = Registry()
         MetricsSystem.bootstrap(registry)
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
-        let doors = roles.contains(.serve) ? try DoorSettings(runtime.config) : nil
+        let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
         // One a role: neither waits for the other's connections, and what a session has planned it needs again.
-        var pools = roles.map { _ in Self.pool(runtime) }
-        guard let pool = pools.first, let doorsPool = pools.last else { return }
+        var pools = roles.map { _ in
+            PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+        }
+        guard let pool = pools.first, let apiPool = pools.last else { return }
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
         do {
             let sender = stores == nil ? nil : try Self.sender(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
             await SetupChecks(runtime: runtime).announce(roles.map(\.rawValue).sorted(), pool: pool)
-            let watch = doors.map { _ in APIComposition.statusHub(runtime, pool: doorsPool) }
+            let statusHub = endpoints.map { _ in APIComposition.statusHub(runtime, pool: apiPool) }
             let work = stores.map {
                 WorkerComposition(
                     runtime,
@@ -58,26 +60,35 @@ package struct RoleProcess {
                     pool: pool,
                     transport: transport,
                     sender: sender,
-                    watch: watch,
+                    watch: statusHub,
                     untilIdle: untilIdle
                 )
             }
             var api: APIComposition?
-            if let doors, let watch {
+            if let endpoints, let statusHub {
                 api = try APIComposition(
                     runtime,
-                    doors,
-                    pool: doorsPool,
+                    endpoints,
+                    pool: apiPool,
                     transport: transport,
-                    statusHub: watch,
+                    statusHub: statusHub,
                     dequeue: work?.dequeue
                 )
             }
-            let desk = try doors.map { try ConsoleComposition(runtime, proxies: $0.proxies, transport: transport) }
+            let desk = try endpoints.map { try ConsoleComposition(runtime, proxies: $0.proxies, transport: transport) }
             if let desk { pools.append(desk.pool) }
-            let schedule = roles.contains(.schedule) ? ScheduleComposition(runtime, pool: pool) : nil
-            try await group(runtime, registry, work, api, desk?.console, schedule, doors?.proxies ?? .init(), pool)
-                .run()
+            let parts = ProcessParts(
+                roles: roles,
+                runtime: runtime,
+                registry: registry,
+                pool: pool,
+                proxies: endpoints?.proxies ?? TrustedProxies(),
+                work: work,
+                api: api,
+                console: desk?.console,
+                schedule: roles.contains(.schedule) ? ScheduleComposition(runtime, pool: pool) : nil
+            )
+            try await parts.group().run()
             await transport.shutdown()
             for pool in pools { await pool.close() }
         } catch {
@@ -87,139 +98,18 @@ package struct RoleProcess {
         }
     }
 
-    private static func pool(_ runtime: Runtime) -> PostgresPool {
-        PostgresPool(
-            configuration: runtime.postgres(connections: 8),
-            logger: runtime.logger
-        )
-    }
-
-    /// What runs; it ends from the last to the first.
-    private func group(
-        _ runtime: Runtime,
-        _ registry: Registry,
-        _ work: WorkerComposition?,
-        _ api: APIComposition?,
-        _ console: SupportConsole?,
-        _ schedule: ScheduleComposition?,
-        _ proxies: TrustedProxies,
-        _ pool: PostgresPool
-    ) -> ServiceGroup {
-        typealias Part = ServiceGroupConfiguration.ServiceConfiguration
-        let admin = admin(runtime, registry, work, console, proxies, pool).map {
-            Part(service: NamedService($0), successTerminationBehavior: .ignore)
-        }
-        let desk = console.flatMap { consoleServer(runtime, $0, proxies) }.map {
-            Part(service: NamedService($0), failureTerminationBehavior: .gracefullyShutdownGroup)
-        }
-        let pages = console.map { Part(service: NamedService($0), successTerminationBehavior: .ignore) }
-        let watch = api.map {
-            Part(service: NamedService($0.services.statusHub), successTerminationBehavior: .ignore)
-        }
-        let intake = api.map {
-            Part(service: NamedService($0.services.events), successTerminationBehavior: .ignore)
-        }
-        let restores = api.map {
-            Part(service: NamedService($0.services.restores), successTerminationBehavior: .ignore)
-        }
-        let worker = work.map {
-            Part(
-                service: NamedService($0.worker),
-                successTerminationBehavior: .gracefullyShutdownGroup,
-                failureTerminationBehavior: .gracefullyShutdownGroup
-            )
-        }
-        let server = api.map {
-            Part(service: NamedService($0.server), failureTerminationBehavior: .gracefullyShutdownGroup)
-        }
-        // A worker of the same process plans already.
-        let schedules = (schedule?.services(plans: work == nil) ?? []).map {
-            Part(service: NamedService($0), failureTerminationBehavior: .gracefullyShutdownGroup)
-        }
-        var configuration = ServiceGroupConfiguration(
-            services: [admin, desk, pages, watch, intake, restores, worker].compactMap(\.self) + schedules
-                + (server.map { [$0] } ?? []),
-            gracefulShutdownSignals: [.sigterm, .sigint],
-            logger: runtime.logger
-        )
-        configuration.maximumGracefulShutdownDuration = .seconds(9)
-        // Whatever does not even heed that is ended with the process.
-        configuration.maximumCancellationDuration = .seconds(3)
-        return ServiceGroup(configuration: configuration)
-    }
-
-    /// Metrics and health: where an address is set for them, and wherever the API is served.
-    private func admin(
-        _ runtime: Runtime,
-        _ registry: Registry,
-        _ work: WorkerComposition?,
-        _ console: SupportConsole?,
-        _ proxies: TrustedProxies,
-        _ pool: PostgresPool
-    ) -> AdminServer? {
-        let config = runtime.config
-        guard config.admin.isSet || roles.contains(.serve) else { return nil }
-        let runGauges = roles == [.serve] ? nil : ScheduleComposition(runtime, pool: pool).gauges
-        let content = AdminContent(
-            metrics: {
-                await work?.gauges.refresh()
-                await runGauges?.refresh()
-                return registry.render()
-            },
-            metricsType: Registry.contentType,
-            isReady: {
-                guard work?.worker.isLeased != false else { return false }
-                return (try? await pool.query("SELECT 1")) != nil
-            },
-            more: config.console.address == nil ? console?.routes : nil
-        )
-        return AdminServer(
-            address: .init(host: config.admin.address.host, port: config.admin.address.port),
-            names: config.admin.names + consoleNames(config),
-            proxies: proxies,
-            // A usual port that is taken by another process of ours stops no process.
-            isVital: config.admin.isSet && roles.contains(.serve),
-            content: content,
-            logger: runtime.logger
-        )
-    }
-
-    /// The console, where it has an address of its own.
-    private func consoleServer(
-        _ runtime: Runtime,
-        _ console: SupportConsole,
-        _ proxies: TrustedProxies
-    ) -> AdminServer? {
-        let config = runtime.config
-        guard let address = config.console.address else { return nil }
-        return AdminServer(
-            what: "the console",
-            address: .init(host: address.host, port: address.port),
-            names: config.admin.names + consoleNames(config),
-            proxies: proxies,
-            isVital: true,
-            content: AdminContent(routes: console.routes),
-            logger: runtime.logger
-        )
-    }
-
-    /// The name under which operators open the console.
-    private func consoleNames(_ config: Config) -> [String] {
-        (config.console.url?.split(separator: "/").last).map { [String($0.split(separator: ":")[0])] } ?? []
-    }
-
     /// Sends webhooks, where that is configured.
     ///
     /// - Throws: `ConfigurationFaults`.
     private static func sender(_ config: Config, _ transport: HTTPTransport) throws -> WebhookSender? {
         guard let outbox = config.outbox else { return nil }
-        do throws(SettingFaults<WebhookSender.Fault>) {
-            return try WebhookSender(
+        return try configured { () throws(SettingFaults<WebhookSender.Fault>) in
+            try WebhookSender(
                 url: outbox.url,
                 secret: outbox.secret.reveal(),
                 http: HTTPClient(transport: transport, target: "outbox")
             )
-        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+        }
     }
 
     private static func http(_ config: Config) -> HTTPTransportConfiguration {
@@ -230,5 +120,104 @@ package struct RoleProcess {
             maxQueued: 10_000,
             userAgent: "entitlement-sync/\(Build.version)"
         )
+    }
+}
+
+/// What a process is made of.
+private struct ProcessParts {
+    let roles: Set<RoleProcess.Role>
+    let runtime: Runtime
+    let registry: Registry
+    let pool: PostgresPool
+    let proxies: TrustedProxies
+    let work: WorkerComposition?
+    let api: APIComposition?
+    let console: SupportConsole?
+    let schedule: ScheduleComposition?
+
+    /// What runs; it ends from the last to the first.
+    func group() -> ServiceGroup {
+        typealias Part = ServiceGroupConfiguration.ServiceConfiguration
+        /// A service whose end is of no consequence.
+        func beside(_ service: (any Service)?) -> Part? {
+            service.map { Part(service: NamedService($0), successTerminationBehavior: .ignore) }
+        }
+        /// A service whose failure ends the process in good order.
+        func vital(_ service: (any Service)?) -> Part? {
+            service.map { Part(service: NamedService($0), failureTerminationBehavior: .gracefullyShutdownGroup) }
+        }
+        let worker = work.map {
+            Part(
+                service: NamedService($0.worker),
+                successTerminationBehavior: .gracefullyShutdownGroup,
+                failureTerminationBehavior: .gracefullyShutdownGroup
+            )
+        }
+        // A worker of the same process plans already.
+        let schedules = (schedule?.services(plans: work == nil) ?? []).map(vital)
+        let parts = [
+            beside(admin()),
+            vital(consoleServer()),
+            beside(console), beside(api?.services.statusHub), beside(api?.services.events),
+            beside(api?.services.restores), worker,
+        ]
+        var configuration = ServiceGroupConfiguration(
+            services: (parts + schedules + [vital(api?.server)]).compactMap(\.self),
+            gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: runtime.logger
+        )
+        configuration.maximumGracefulShutdownDuration = .seconds(9)
+        // Whatever does not even heed that is ended with the process.
+        configuration.maximumCancellationDuration = .seconds(3)
+        return ServiceGroup(configuration: configuration)
+    }
+
+    /// Metrics and health: where an address is set for them, and wherever the API is served.
+    private func admin() -> AdminServer? {
+        let config = runtime.config
+        guard config.admin.isSet || roles.contains(.serve) else { return nil }
+        let runGauges = roles == [.serve] ? nil : ScheduleComposition(runtime, pool: pool).gauges
+        let content = AdminContent(
+            metrics: { [work, registry] in
+                await work?.gauges.refresh()
+                await runGauges?.refresh()
+                return registry.render()
+            },
+            metricsType: Registry.contentType,
+            isReady: { [work, pool] in
+                guard work?.worker.isLeased != false else { return false }
+                return (try? await pool.query("SELECT 1")) != nil
+            },
+            more: config.console.address == nil ? console?.routes : nil
+        )
+        return AdminServer(
+            address: .init(host: config.admin.address.host, port: config.admin.address.port),
+            names: names,
+            proxies: proxies,
+            // A usual port that is taken by another process of ours stops no process.
+            isVital: config.admin.isSet && roles.contains(.serve),
+            content: content,
+            logger: runtime.logger
+        )
+    }
+
+    /// The console, where it has an address of its own.
+    private func consoleServer() -> AdminServer? {
+        guard let console, let address = runtime.config.console.address else { return nil }
+        return AdminServer(
+            what: "the console",
+            address: .init(host: address.host, port: address.port),
+            names: names,
+            proxies: proxies,
+            isVital: true,
+            content: AdminContent(routes: console.routes),
+            logger: runtime.logger
+        )
+    }
+
+    /// The names under which operators reach the pages, those of the console's own address among them.
+    private var names: [String] {
+        let host = runtime.config.console.url?.split(separator: "/").last?.split(separator: ":")[0]
+        return runtime.config.admin.names + (host.map { [String($0)] } ?? [])
     }
 }

@@ -45,13 +45,18 @@ package struct Runtime {
         ).withFaults
     }
 
+    /// Hears what the database notifies of, on a connection of its own.
+    func listener() -> PostgresListener {
+        PostgresListener(configuration: postgres(connections: 1, direct: true), logger: logger)
+    }
+
     /// Runs a body with a pool, and closes it.
     package func withPool<Result>(
-        connections: Int = 2,
+        _ configuration: PostgresConfiguration? = nil,
         checkingSchema: Bool = true,
         _ body: (PostgresPool) async throws -> Result
     ) async throws -> Result {
-        let pool = PostgresPool(configuration: postgres(connections: connections), logger: logger)
+        let pool = PostgresPool(configuration: configuration ?? postgres(connections: 2), logger: logger)
         do {
             if checkingSchema { try await SchemaCheck(pool: pool).verify() }
             let result = try await body(pool)

@@ -9,8 +9,6 @@ package enum SQLFolder {
     /// Finds the folder: the one that is set, else the one beside the binary or in the working directory, if only this user and
     /// root may write there.
     ///
-    /// - Parameter configured: what `ENTITLEMENT_SYNC_SQL_DIR` names.
-    /// - Returns: its path.
     /// - Throws: `CommandFailure` where there is none that can be trusted.
     package static func find(_ configured: String?) throws -> String {
         if let configured {

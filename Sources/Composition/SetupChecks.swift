@@ -30,10 +30,6 @@ package struct SetupChecks {
     // MARK: At the start
 
     /// Says in one line what runs, and warns of what reads like a slip.
-    ///
-    /// - Parameters:
-    ///   - roles: what this process does.
-    ///   - pool: our records.
     package func announce(_ roles: [String], pool: PostgresPool) async {
         let (config, logger) = (runtime.config, runtime.logger)
         let products = try? await SetupRecords(pool: pool).products()
@@ -85,13 +81,7 @@ package struct SetupChecks {
 
     private func check(_ name: String, _ make: () async throws -> Check) async -> Check {
         do { return try await make() } catch {
-            let message = CommandFailure(error).message
-            return Check(
-                name: name,
-                ok: false,
-                detail: "could not be checked: \(message)",
-                fix: "Mend what the detail says."
-            )
+            return .failed(name, "could not be checked: \(CommandFailure(error).message)")
         }
     }
 
@@ -149,5 +139,17 @@ package struct SetupChecks {
                 : "unknown variables with names similar to ours, which have no effect: \(words.joined(separator: ", "))",
             fix: "Correct their names, or take them out; deploy/entitlement-sync.env.example has all."
         )
+    }
+}
+
+extension Check {
+    /// A check that found nothing wrong.
+    package static func passed(_ name: String, _ detail: String) -> Check {
+        Check(name: name, ok: true, detail: detail, fix: "")
+    }
+
+    /// A check that could not be made.
+    package static func failed(_ name: String, _ detail: String) -> Check {
+        Check(name: name, ok: false, detail: detail, fix: "Mend what the detail says.")
     }
 }

@@ -1,8 +1,9 @@
 package import Configuring
 package import Entitlements
+import Foundation
 import StoreClients
 import Transport
-import X509
+package import X509
 
 /// The settings of every store that is on, in the form that its client takes.
 package struct StoreSettings {
@@ -73,11 +74,7 @@ package struct StoreSettings {
 
     private mutating func revenueCat(_ access: RevenueCatSettings, key: Secret) -> RevenueCatConfiguration? {
         usable { () throws(SettingFaults<RevenueCatConfiguration.Fault>) in
-            try RevenueCatConfiguration(
-                apiKey: key.reveal(),
-                projectID: access.projectID,
-                baseURL: access.baseURL
-            )
+            try RevenueCatConfiguration(apiKey: key.reveal(), projectID: access.projectID, baseURL: access.baseURL)
         }
     }
 
@@ -131,6 +128,19 @@ package struct StoreSettings {
     }
 }
 
+/// Makes something of the configuration.
+///
+/// - Throws: `ConfigurationFaults` with what is wrong with its settings.
+func configured<Made, Fault: SettingFault>(
+    _ make: () throws(SettingFaults<Fault>) -> Made
+) throws(ConfigurationFaults) -> Made {
+    do {
+        return try make()
+    } catch {
+        throw ConfigurationFaults(faults: error.faults.map(\.configurationFault))
+    }
+}
+
 /// Something that only the store's client finds wrong with the settings, and the variable that holds it.
 protocol SettingFault: RawRepresentable<String>, Hashable, Sendable {
     var variable: Variable { get }
@@ -142,7 +152,7 @@ extension SettingFault {
         ConfigurationFault(
             variable: variable.rawValue,
             problem: rawValue,
-            fix: variable.isSecret ? "Set it, best as the path in \(variable.fileVariable)" : "Set it anew"
+            fix: variable.isSecret ? "Set it, best as the path in \(variable.fileVariable)" : "Set it again"
         )
     }
 }
@@ -190,6 +200,34 @@ extension OnsideConfiguration.Fault: SettingFault {
         case .secretKeyID: .onsideSecretKeyID
         case .bundleID: .onsideBundleID
         case .baseURL, .insecureBaseURL: .onsideBaseURL
+        }
+    }
+}
+
+/// The certificates that what the App Store signs has to lead to: ours, or those of a file.
+package struct StoreRoots {
+    private let settings: AppStoreSettings
+
+    package init(_ settings: AppStoreSettings) { self.settings = settings }
+
+    /// - Throws: `ConfigurationFaults`.
+    package func transactions() throws -> [Certificate] {
+        try read(settings.rootCertificates, .appStoreRootCertificates) ?? AppStoreRoots.shipped()
+    }
+
+    /// - Throws: `ConfigurationFaults`.
+    package func receipts() throws -> [Certificate] {
+        try read(settings.receiptRootCertificates, .receiptRootCertificates) ?? AppStoreRoots.shippedForReceipts()
+    }
+
+    private func read(_ path: String?, _ variable: Variable) throws -> [Certificate]? {
+        guard let path else { return nil }
+        do {
+            return try AppStoreRoots.read(pem: String(contentsOfFile: path, encoding: .utf8))
+        } catch {
+            let problem = "no certificates can be read from the file"
+            let fix = "Set the path of a PEM file"
+            throw ConfigurationFaults(faults: [.init(variable: variable.rawValue, problem: problem, fix: fix)])
         }
     }
 }

@@ -1,3 +1,4 @@
+package import Configuring
 import Diagnostics
 import Entitlements
 package import Logging
@@ -30,7 +31,7 @@ package struct Worker: Service {
         package var untilIdle = false
         package var process: LeaseKeeper.Process
         package var apply: ApplySettings
-        package var retention = RetentionCleaner.Retention()
+        package var retention = Config.Retention()
         /// The time within which users without an expected change are checked; `nil`: not at all.
         package var backgroundCheck: Duration? = .seconds(30 * 86_400)
         /// Whether it reads for dry runs of many users.
@@ -78,18 +79,7 @@ package struct Worker: Service {
     /// Whether this process holds a lease and may work.
     package var isLeased: Bool { lease.epoch != nil }
 
-    /// Puts a worker together.
-    ///
-    /// - Parameters:
-    ///   - settings: how it works.
-    ///   - pool: our records.
-    ///   - stores: how the stores are read.
-    ///   - signals: wake services when work comes or is left.
-    ///   - listener: is notified of new jobs.
-    ///   - planner: plans runs where no other process does.
-    ///   - sender: sends webhooks.
-    ///   - audience: callers that wait for restores in this process.
-    ///   - logger: gets what all of it says.
+    /// Puts a worker together; without a `planner`, another process plans runs.
     package init(
         _ settings: Settings,
         pool: PostgresPool,
@@ -167,12 +157,7 @@ package struct Worker: Service {
         )
         var work: [(any Service)?] = [
             AssetRunner(
-                AssetRuns(
-                    pool: pool,
-                    mode: settings.apply.decision.mode,
-                    tells: settings.apply.tells,
-                    logger: logger
-                ),
+                AssetRuns(pool: pool, mode: settings.apply.decision.mode, tells: settings.apply.tells, logger: logger),
                 signal: signals.assets,
                 logger: logger
             ),
@@ -195,10 +180,7 @@ package struct Worker: Service {
         ]
         let upkeep: [any Service] = [
             AbsenceKeeper(apply, logger: logger),
-            PartitionMaintainer(
-                Partitions(pool: pool, historyDays: settings.retention.historyDays),
-                logger: logger
-            ),
+            PartitionMaintainer(Partitions(pool: pool, historyDays: settings.retention.historyDays), logger: logger),
             RetentionCleaner(pool: pool, retention: settings.retention, logger: logger),
             QueueCompactor(pool: pool, logger: logger),
             SubscriberCounter(pool: pool, logger: logger),

@@ -2,10 +2,14 @@ import Configuring
 package import Diagnostics
 import Entitlements
 import Foundation
+import Logging
 package import Outbox
 package import Postgres
 package import Queue
+import RateLimits
 import Reconciliation
+package import Runs
+package import ServiceLifecycle
 package import Transport
 package import WebAPI
 
@@ -55,26 +59,73 @@ package struct WorkerComposition {
             )
         )
         work.untilIdle = untilIdle
-        work.retention = .init(eventDays: config.retention.eventDays, historyDays: config.retention.historyDays)
+        work.retention = config.retention
         work.backgroundCheck = config.decision.backgroundCheck
         worker = Worker(
             work,
             pool: pool,
             stores: stores,
             signals: signals,
-            listener: PostgresListener(
-                configuration: runtime.postgres(connections: 1, direct: true),
-                logger: runtime.logger
-            ),
+            listener: runtime.listener(),
             planner: ScheduleComposition(runtime, pool: pool).planner { dequeue.raise() },
             sender: sender,
             audience: watch,
             logger: runtime.logger
         )
-        gauges = WorkerGauges(
-            queue: JobQueue(pool: pool),
-            laws: InvariantMonitor(pool: pool),
-            gates: stores.limiters
+        gauges = WorkerGauges(queue: JobQueue(pool: pool), laws: InvariantMonitor(pool: pool), gates: stores.limiters)
+    }
+}
+
+/// Makes schedulers and planners of the configuration.
+package struct ScheduleComposition {
+    private let config: Config
+    private let pool: PostgresPool
+    private let logger: Logger
+
+    package init(_ runtime: Runtime, pool: PostgresPool) {
+        config = runtime.config
+        self.pool = pool
+        logger = runtime.logger
+    }
+
+    /// Plans runs; `onFed` is called once there is something to do for workers.
+    package func planner(onFed: @escaping @Sendable () -> Void = {}) -> Planner {
+        Planner(
+            lead: leadership(of: .planner),
+            planning: RunPlanning(pool: pool, brake: config.brake),
+            forecast: forecast,
+            onFed: onFed,
+            logger: logger
+        )
+    }
+
+    /// How fast the store may be asked that everybody is asked at.
+    package var forecast: RunForecast {
+        RunForecast(
+            requestsPerMinute: config.revenueCat.map(\.requestsPerMinute).flatMap { rate in
+                rate > 0 ? RateBudget.sustained(perMinute: rate) : nil
+            },
+            reserved: Double(config.reserves.restorePercent + config.reserves.supportPercent) / 100
+        )
+    }
+
+    /// How runs, schedules and scheduled checks stand.
+    package var gauges: RunGauges {
+        RunGauges(runs: RunRecords(pool: pool), laws: InvariantMonitor(pool: pool), forecast: forecast)
+    }
+
+    /// Follows schedules, and plans runs if asked to; the services give up their leadership at shutdown.
+    package func services(plans: Bool) -> [any Service] {
+        let scheduler = Scheduler(lead: leadership(of: .scheduler), store: ScheduleStore(pool: pool), logger: logger)
+        return plans ? [scheduler, planner()] : [scheduler]
+    }
+
+    private func leadership(of duty: Leadership.Duty) -> Leadership {
+        Leadership(
+            pool: pool,
+            duty: duty,
+            holder: "\(ProcessInfo.processInfo.hostName) \(ProcessInfo.processInfo.processIdentifier)",
+            duration: config.worker.lease
         )
     }
 }

@@ -22,7 +22,6 @@ package struct ConfigurationFault: Hashable, Sendable, CustomStringConvertible {
 package struct ConfigurationFaults: Error, Hashable, Sendable, CustomStringConvertible {
     package let faults: [ConfigurationFault]
 
-    /// - Parameter faults: one at least.
     package init(faults: [ConfigurationFault]) { self.faults = faults }
 
     package var description: String {

@@ -21,10 +21,7 @@ package enum StrayVariables {
     private static let known = Set(Variable.allCases.flatMap { [$0.rawValue, $0.fileVariable] })
     private static let most = 20
 
-    /// Finds them by name; values are not read.
-    ///
-    /// - Parameter environment: all variables by name.
-    /// - Returns: the first twenty in the order of their names, each printable and at most 64 characters long.
+    /// Finds the first twenty by name, each printable and at most 64 characters long; values are not read.
     package static func find(in environment: [String: String]) -> [Finding] {
         let findings = environment.keys.filter { !known.contains($0) && !others.contains($0) }
             .filter { $0.utf8.count <= 64 && $0.utf8.allSatisfy { (0x21...0x7E).contains($0) } }

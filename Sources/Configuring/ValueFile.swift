@@ -14,10 +14,8 @@ package enum ValueFile {
         package let problem: String
     }
 
-    /// Reads a file's text without the line ends at its end.
+    /// Reads a file's text, which is never empty, without the line ends at its end.
     ///
-    /// - Parameter path: the path, absolute or relative to the working directory.
-    /// - Returns: the text, never empty.
     /// - Throws: `Failure` when it cannot be read, is empty, is larger than ``limit``, or is not UTF-8.
     package static func read(_ path: String) throws(Failure) -> String {
         var bytes = try contents(of: path)

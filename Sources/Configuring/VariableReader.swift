@@ -13,30 +13,19 @@ struct VariableReader {
     /// Takes the environment, with the values of `NAME_FILE` files filled in.
     init(environment: [String: String]) {
         var values = environment.filter { !$0.value.isEmpty }
-        var found: [Variable: [ConfigurationFault]] = [:]
         for variable in Variable.allCases {
             let name = variable.rawValue
             guard let path = values[variable.fileVariable] else { continue }
             guard values[name] == nil else {
-                found[variable] = [
-                    ConfigurationFault(
-                        variable: name,
-                        problem: "is set, and \(variable.fileVariable) is set too",
-                        fix: "Keep one of the two"
-                    )
-                ]
+                let problem = "is set, and \(variable.fileVariable) is set too"
+                recorded[variable] = [.init(variable: name, problem: problem, fix: "Keep one of the two")]
                 continue
             }
             do throws(ValueFile.Failure) {
                 values[name] = try ValueFile.read(path)
             } catch {
-                found[variable] = [
-                    ConfigurationFault(
-                        variable: variable.fileVariable,
-                        problem: error.problem,
-                        fix: "Name a readable text file that holds the value of \(name)"
-                    )
-                ]
+                let fix = "Name a readable text file that holds the value of \(name)"
+                recorded[variable] = [.init(variable: variable.fileVariable, problem: error.problem, fix: fix)]
             }
         }
         reader = ConfigReader(
@@ -45,8 +34,7 @@ struct VariableReader {
                 secretsSpecifier: .specific(Set(Variable.allCases.filter(\.isSecret).map(\.rawValue)))
             )
         )
-        recorded = found
-        gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Config.isIdentifierByte) }.sorted()
+        gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Self.isIdentifier) }.sorted()
             .map {
                 ConfigurationFault(
                     variable: $0,
@@ -108,6 +96,36 @@ struct VariableReader {
         init(_ text: String) { self.text = text }
     }
 
+    /// A text that `parse` accepts, where only one thing can be wrong with it.
+    mutating func parsed<Value>(
+        _ variable: Variable,
+        fix: String,
+        else problem: String,
+        _ parse: (String) -> Value?
+    ) -> Value? {
+        parsed(variable, fix: fix) { parse($0).map(Result.success) ?? .failure(Problem(problem)) }
+    }
+
+    /// A web address that `check` accepts.
+    mutating func address(
+        _ variable: Variable,
+        fix: String = "Set an https:// address; http:// only for a loopback host",
+        _ check: (String) throws(WebAddress.Fault) -> String = WebAddress.base
+    ) -> String? {
+        parsed(variable, fix: fix) { text in
+            do throws(WebAddress.Fault) {
+                return .success(try check(text))
+            } catch {
+                return .failure(Problem(error.problem))
+            }
+        }
+    }
+
+    /// Records that a variable is missing which others need, unless something else is wrong with it.
+    mutating func missing(_ variable: Variable, _ others: String, fix: String) {
+        if isSound(variable) { fault(variable, "is not set, but \(others)", fix: fix) }
+    }
+
     /// A whole number.
     mutating func number(_ variable: Variable, default: Int, in range: ClosedRange<Int>, unit: String = "") -> Int {
         let unit = unit.isEmpty ? "" : " (\(unit))"
@@ -122,6 +140,11 @@ struct VariableReader {
             }
             return .success(number)
         } ?? `default`
+    }
+
+    /// A limit of requests.
+    mutating func rate(_ variable: Variable, default usual: Int, most: Int = 100_000) -> Int {
+        number(variable, default: usual, in: 0...most, unit: "requests a minute, 0 for no limit")
     }
 
     /// A decimal number such as `0.5`; no exponent, no sign.
@@ -146,6 +169,16 @@ struct VariableReader {
         return parsed(variable, fix: "Set one of \(known); the default is \(`default`.rawValue)") { text in
             Value(rawValue: text).map(Result.success) ?? .failure(Problem("\(quoted(text)) is not known"))
         } ?? `default`
+    }
+}
+
+extension VariableReader {
+    /// Whether a byte is a letter, a digit, `-` or `_`.
+    static func isIdentifier(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x5F: true
+        default: false
+        }
     }
 }
 

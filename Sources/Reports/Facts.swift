@@ -19,27 +19,17 @@ struct Fact {
         }
     }
 
-    init(_ name: String, _ value: Value) {
+    init?(_ name: String, _ value: Value?) {
+        guard let value else { return nil }
         self.name = name
         self.value = value
     }
 
-    init(_ name: String, _ number: Int64) { self.init(name, .text(Figures.grouped(number))) }
+    init?(_ name: String, _ number: Int64?) { self.init(name, number.map { .text(Figures.grouped($0)) }) }
 
-    init?(_ name: String, _ number: Int64?) {
-        guard let number else { return nil }
-        self.init(name, number)
-    }
+    init?(_ name: String, at date: Date?) { self.init(name, date.map(Value.instant)) }
 
-    init?(_ name: String, at date: Date?) {
-        guard let date else { return nil }
-        self.init(name, .instant(date))
-    }
-
-    init?(_ name: String, seconds: Double?) {
-        guard let seconds else { return nil }
-        self.init(name, .text(Figures.seconds(seconds)))
-    }
+    init?(_ name: String, seconds: Double?) { self.init(name, seconds.map { .text(Figures.seconds($0)) }) }
 }
 
 extension RunReport {
@@ -51,13 +41,13 @@ extension RunReport {
             Fact("State", .text(state)),
             Fact("Scope", .text(scope)),
             Fact("Since", at: since),
-            schedule.map { Fact("Schedule", .text($0)) },
+            Fact("Schedule", schedule.map(Fact.Value.text)),
             Fact("Asked for by", .text(askedBy.isEmpty ? "–" : askedBy)),
             Fact("Asked for at", at: askedAt),
             Fact("Started", at: startedAt),
             Fact("Ended", at: endedAt),
             endedAt == nil ? Fact("Should end", at: predictedEnd) : Fact("Was to end", at: predictedEnd),
-            hash.map { Fact("Hash of the changes", .code($0)) },
+            Fact("Hash of the changes", hash.map(Fact.Value.code)),
         ].compactMap(\.self)
     }
 
@@ -77,7 +67,7 @@ extension RunReport {
             Fact("Changes held", held),
             Fact("Subscribers", subscribers),
             Fact("Requests to the stores", requests),
-            usersPerSecond.map { Fact("Users a second", .text(Figures.decimal($0))) },
+            Fact("Users a second", usersPerSecond.map { .text(Figures.decimal($0)) }),
         ].compactMap(\.self)
     }
 
@@ -85,7 +75,7 @@ extension RunReport {
     var strayed: [Fact] {
         guard let drift else { return [] }
         return [
-            Fact("Users looked at", drift.looked),
+            Fact("Users compared", drift.compared),
             Fact("Records that agreed", drift.agreeing),
             Fact("Oldest evidence", seconds: drift.oldestEvidenceSeconds),
             Fact("Half of the changes within", seconds: drift.convergenceSeconds.p50),

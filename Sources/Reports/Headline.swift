@@ -17,6 +17,10 @@ package struct Headline: Hashable, Sendable {
     package var next: String
     /// A line to type at a shell; it holds nothing but digits and letters that need no quotation.
     package var command: String?
+
+    fileprivate static func warning(_ happened: String, next: String, command: String? = nil) -> Headline {
+        Headline(tone: .warning, happened: happened, next: next, command: command)
+    }
 }
 
 extension RunReport {
@@ -43,10 +47,9 @@ extension RunReport {
         case (true, "done"), (true, "applying"), (true, "stopped"): predicted
         case (_, "canceled"): canceled
         default:
-            Headline(
-                tone: .warning,
-                happened: "The \(kind) has read \(usersSoFar); how it stands is not known to this page.",
-                next: "Look at its state below."
+            .warning(
+                "The \(kind) has read \(usersSoFar); how it stands is not known to this page.",
+                next: "See its state below."
             )
         }
     }
@@ -58,7 +61,7 @@ extension RunReport {
     }
 
     private var waiting: String {
-        predictedEnd.map { "Wait: it should end at \(Timestamp.shown($0))." } ?? "Wait: its end cannot be told yet."
+        predictedEnd.map { "Wait: it should end at \(Timestamp.shown($0))." } ?? "Wait: its end is not known yet."
     }
 
     private var unread: Int64 { outcomes["store_unavailable"] ?? 0 }
@@ -73,13 +76,12 @@ extension RunReport {
 
     private var stopped: Headline {
         guard exceedsLimit, let demotionLimit else {
-            return Headline(
-                tone: .warning,
-                happened: "The run stopped before its end, after \(usersSoFar): \(Figures.count(applied, "change")) "
+            return .warning(
+                "The run stopped before its end, after \(usersSoFar): \(Figures.count(applied, "change")) "
                     + "\(applied == 1 ? "was" : "were") applied, \(Figures.grouped(held)) "
                     + "\(held == 1 ? "is" : "are") held.",
                 next: held > 0
-                    ? "Look at the changes; if they are right:" : "Look at the errors, and ask for another run.",
+                    ? "Review the changes; if they are right:" : "See the errors, and ask for another run.",
                 command: held > 0 ? release : nil
             )
         }
@@ -94,7 +96,7 @@ extension RunReport {
                     ? "\(demoted) \(countedDemotions == 1 ? "is" : "are") held: \(countedDemotions == 1 ? "it" : "they") "
                         + "\(exceeds)."
                     : "The run stopped: \(demoted) \(exceeds).",
-            next: "Look at the changes; if they are right:",
+            next: "Review the changes; if they are right:",
             command: release
         )
     }
@@ -103,27 +105,25 @@ extension RunReport {
         guard !isObserved else { return observed }
         let happened =
             usersRead == 0
-            ? "The run is done: there was nobody to read."
+            ? "The run is done: there were no users to read."
             : promotions == 0 && demotions == 0
-                ? "The run is done: \(Figures.count(usersRead, "user")) \(usersRead == 1 ? "was" : "were") read, and nobody's "
-                    + "type had to change."
+                ? "The run is done: \(Figures.count(usersRead, "user")) \(usersRead == 1 ? "was" : "were") read, and no "
+                    + "user's type had to change."
                 : "The run is done: of \(Figures.count(usersRead, "user")), \(Figures.grouped(promotions)) became "
                     + "\(promotions == 1 ? "a subscriber" : "subscribers") and \(Figures.grouped(demotions)) lost access."
         if held > 0 {
-            return Headline(
-                tone: .warning,
-                happened: happened,
+            return .warning(
+                happened,
                 next:
-                    "\(Figures.count(held, "change")) \(held == 1 ? "is" : "are") held. Look at them; if they are right:",
+                    "\(Figures.count(held, "change")) \(held == 1 ? "is" : "are") held. Review them; if they are right:",
                 command: release
             )
         }
         if unread > 0 {
-            return Headline(
-                tone: .warning,
-                happened: happened,
+            return .warning(
+                happened,
                 next:
-                    "The stores did not answer for \(Figures.count(unread, "user")): look at the errors, and ask for them "
+                    "The stores did not answer for \(Figures.count(unread, "user")): see the errors, and ask for them "
                     + "again."
             )
         }
@@ -148,40 +148,38 @@ extension RunReport {
 
     private var predicted: Headline {
         if exceedsLimit, let demotionLimit {
-            return Headline(
-                tone: .warning,
-                happened: "Nothing was changed, and the run would stop: \(Figures.count(countedDemotions, "demotion")) "
+            return .warning(
+                "Nothing was changed, and the run would stop: \(Figures.count(countedDemotions, "demotion")) "
                     + "would exceed the limit of \(Figures.grouped(demotionLimit)).",
-                next: "Look at the changes and at the stores' settings; if they are right:",
+                next: "Review the changes and the stores' settings; if they are right:",
                 command: state == "done" ? release : nil
             )
         }
         let beginning = state == "stopped" ? "The dry run stopped before its end" : "The dry run is done"
-        let change = promotions == 0 && demotions == 0 ? "nobody's type would change" : change
+        let change = promotions == 0 && demotions == 0 ? "no user's type would change" : change
         return Headline(
             tone: state == "stopped" || unread > 0 ? .warning : .good,
             happened: users == 0
-                ? "\(beginning): there was nobody to read, and nothing was changed."
+                ? "\(beginning): there were no users to read, and nothing was changed."
                 : "\(beginning), and nothing was changed: of \(Figures.count(users, "user")), \(change).",
             next: unread > 0
-                ? "The stores did not answer for \(Figures.count(unread, "user")): look at the errors, and ask again."
+                ? "The stores did not answer for \(Figures.count(unread, "user")): see the errors, and ask again."
                 : promotions == 0 && demotions == 0
-                    ? "Nothing is left to do." : "Look at the changes; if they are right, have just these written:",
+                    ? "Nothing is left to do." : "Review the changes; if they are right, have just these written:",
             command: unread == 0 && promotions + demotions > 0 && state == "done" ? release : nil
         )
     }
 
     private var canceled: Headline {
-        Headline(
-            tone: .warning,
-            happened: isDryRun
+        .warning(
+            isDryRun
                 ? "The dry run was canceled after \(usersSoFar), and nothing was changed."
                 : "The run was canceled after \(usersSoFar): "
                     + (applied == 0
                         ? "nothing was changed."
                         : "\(Figures.count(applied, "change")) had been applied, and "
                             + "\(applied == 1 ? "stays" : "stay")."),
-            next: "Ask for another run to look at the others."
+            next: "Ask for another run to read the others."
         )
     }
 }

@@ -3,7 +3,7 @@ package import FoundationEssentials
 /// What a reconciliation run did, or what a dry run would do; all that pages, tables and files show of it.
 ///
 /// Dates keep milliseconds where they are written. Everything that is data may be any text: whatever shows it escapes it.
-package struct RunReport: Codable, Hashable, Sendable {
+package struct RunReport: Sendable {
     package var run: Int64
     /// Which users it is about: `due`, `all`, `since`, `users` or `diff`.
     package var scope: String
@@ -65,14 +65,6 @@ package struct RunReport: Codable, Hashable, Sendable {
     package var changesTotal: Int64 = 0
 
     /// Makes a report of a run that has read no user yet; the rest is filled in.
-    ///
-    /// - Parameters:
-    ///   - run: its number.
-    ///   - scope: which users it is about.
-    ///   - isDryRun: whether it changes nothing.
-    ///   - state: how far it is.
-    ///   - askedBy: who asked for it.
-    ///   - askedAt: when.
     package init(run: Int64, scope: String, isDryRun: Bool, state: String, askedBy: String, askedAt: Date) {
         self.run = run
         self.scope = scope
@@ -98,4 +90,75 @@ extension RunReport {
 
     /// How many changes the report leaves out.
     var cutOff: Int64 { max(0, max(0, changesTotal) - Int64(changes.count)) }
+}
+
+extension RunReport {
+    /// How far a run was at an instant.
+    package struct Point: Sendable {
+        package var at: Date
+        /// Users who had been read.
+        package var users: Int64
+
+        package init(at: Date, users: Int64) {
+            self.at = at
+            self.users = users
+        }
+    }
+
+    /// How far records had strayed from what the stores say.
+    package struct Drift: Sendable {
+        /// Users whose records were compared, and how many of them agreed.
+        package var compared: Int64
+        package var agreeing: Int64
+        /// The age of the oldest evidence that a record rests on.
+        package var oldestEvidenceSeconds: Double?
+        /// Seconds within which half of the records, and 95 of 100, followed the stores.
+        package var convergenceSeconds: (p50: Double?, p95: Double?)
+
+        package init(
+            compared: Int64,
+            agreeing: Int64,
+            oldestEvidenceSeconds: Double? = nil,
+            convergenceSeconds: (p50: Double?, p95: Double?) = (nil, nil)
+        ) {
+            self.compared = compared
+            self.agreeing = agreeing
+            self.oldestEvidenceSeconds = oldestEvidenceSeconds
+            self.convergenceSeconds = convergenceSeconds
+        }
+    }
+
+    /// What becomes of one user.
+    package struct Change: Sendable {
+        package var userID: String
+        package var outcome: String
+        package var rule: String?
+        package var explanation: String
+        package var typeBefore: String?
+        package var typeAfter: String?
+        /// Assets that freeze or come back.
+        package var assets: Int64
+        /// How far it is: `predicted`, `held`, `applied` or `void`.
+        package var state: String
+
+        package init(
+            userID: String,
+            outcome: String,
+            rule: String?,
+            explanation: String,
+            typeBefore: String?,
+            typeAfter: String?,
+            assets: Int64,
+            state: String
+        ) {
+            self.userID = userID
+            self.outcome = outcome
+            self.rule = rule
+            self.explanation = explanation
+            self.typeBefore = typeBefore
+            self.typeAfter = typeAfter
+            self.assets = assets
+            self.state = state
+        }
+    }
 }

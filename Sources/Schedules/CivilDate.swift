@@ -7,15 +7,13 @@ struct CivilDate {
     let month: Int
     let day: Int
 
-    init(_ year: Int, _ month: Int, _ day: Int) {
+    init(year: Int, month: Int, day: Int) {
         self.year = year
         self.month = month
         self.day = day
     }
 
-    /// Makes the date of a day.
-    ///
-    /// - Parameter days: days since 1970-01-01.
+    /// Makes the date of a day that is counted from 1970-01-01.
     init(days: Int) {
         // Years that begin in March end with their leap day, and 400 of them have 146097 days.
         let (era, dayOfEra) = floorDivide(days + 719_468, by: 146_097)

@@ -1,59 +1,34 @@
 /// The search for minutes of a clock that never changes; they are counted from 1970-01-01T00:00 of that clock.
 extension CronExpression {
-    /// Finds the first minute that matches, from a given one on.
+    /// The first minute that matches from a given one on, or the last one up to it.
     ///
-    /// - Parameter minute: where the search begins.
-    /// - Returns: the minute; `nil` only if the calendar had none in 400 years, after which it repeats itself.
-    func firstMinute(from minute: Int) -> Int? {
+    /// - Returns: `nil` only if the calendar had none in 400 years, after which it repeats itself.
+    func minute(_ way: SearchDirection, from minute: Int) -> Int? {
         let (day, rest) = floorDivide(minute, by: 1440)
-        if matches(day: day), let found = firstMinuteOfDay(from: rest) { return day * 1440 + found }
-        guard let next = firstDay(from: day + 1), let found = firstMinuteOfDay(from: 0) else { return nil }
+        if matches(day: day), let found = minuteOfDay(way, from: rest) { return day * 1440 + found }
+        guard let next = self.day(way, from: day + way.step),
+            let found = minuteOfDay(way, from: way == .later ? 0 : 1439)
+        else { return nil }
         return next * 1440 + found
     }
 
-    /// Finds the last minute that matches, up to a given one.
-    ///
-    /// - Parameter minute: where the search begins.
-    /// - Returns: the minute; `nil` only if the calendar had none in 400 years.
-    func lastMinute(upTo minute: Int) -> Int? {
-        let (day, rest) = floorDivide(minute, by: 1440)
-        if matches(day: day), let found = lastMinuteOfDay(upTo: rest) { return day * 1440 + found }
-        guard let previous = lastDay(upTo: day - 1), let found = lastMinuteOfDay(upTo: 1439) else { return nil }
-        return previous * 1440 + found
-    }
-
-    private func firstMinuteOfDay(from minute: Int) -> Int? {
+    private func minuteOfDay(_ way: SearchDirection, from minute: Int) -> Int? {
         let (hour, rest) = (minute / 60, minute % 60)
-        if hours.contains(hour), let found = minutes.first(from: rest) { return hour * 60 + found }
-        guard let next = hours.first(from: hour + 1), let found = minutes.first(from: 0) else { return nil }
+        if hours.contains(hour), let found = minutes.nearest(way, from: rest) { return hour * 60 + found }
+        guard let next = hours.nearest(way, from: hour + way.step),
+            let found = minutes.nearest(way, from: way == .later ? 0 : 59)
+        else { return nil }
         return next * 60 + found
     }
 
-    private func lastMinuteOfDay(upTo minute: Int) -> Int? {
-        let (hour, rest) = (minute / 60, minute % 60)
-        if hours.contains(hour), let found = minutes.last(upTo: rest) { return hour * 60 + found }
-        guard let previous = hours.last(upTo: hour - 1), let found = minutes.last(upTo: 59) else { return nil }
-        return previous * 60 + found
-    }
-
-    private func firstDay(from day: Int) -> Int? {
+    private func day(_ way: SearchDirection, from day: Int) -> Int? {
         var date = CivilDate(days: day)
         for _ in 0...4800 {
-            if months.contains(date.month), let found = due(in: date).first(from: date.day) {
+            if months.contains(date.month), let found = due(in: date).nearest(way, from: date.day) {
                 return CivilDate.days(year: date.year, month: date.month, day: found)
             }
-            date = date.month == 12 ? CivilDate(date.year + 1, 1, 1) : CivilDate(date.year, date.month + 1, 1)
-        }
-        return nil
-    }
-
-    private func lastDay(upTo day: Int) -> Int? {
-        var date = CivilDate(days: day)
-        for _ in 0...4800 {
-            if months.contains(date.month), let found = due(in: date).last(upTo: date.day) {
-                return CivilDate.days(year: date.year, month: date.month, day: found)
-            }
-            date = date.month == 1 ? CivilDate(date.year - 1, 12, 31) : CivilDate(date.year, date.month - 1, 31)
+            let (years, month) = floorDivide(date.month - 1 + way.step, by: 12)
+            date = CivilDate(year: date.year + years, month: month + 1, day: way == .later ? 1 : 31)
         }
         return nil
     }
@@ -72,4 +47,11 @@ extension CronExpression {
         )
         return due.cut(after: CivilDate.length(year: date.year, month: date.month))
     }
+}
+
+/// Which way a search goes.
+enum SearchDirection {
+    case later, earlier
+
+    var step: Int { self == .later ? 1 : -1 }
 }

@@ -24,7 +24,7 @@ package struct CronExpression: Hashable, Sendable, CustomStringConvertible {
         package let field: CronField?
         package let reason: String
 
-        init(_ field: CronField? = nil, _ reason: String) {
+        init(_ reason: String, field: CronField? = nil) {
             self.field = field
             self.reason = reason
         }
@@ -48,21 +48,16 @@ package struct CronExpression: Hashable, Sendable, CustomStringConvertible {
     /// - Throws: `Fault` where the text is no expression, or one that would never be due.
     package init(_ text: String) throws(Fault) {
         guard text.unicodeScalars.count <= Self.longest else {
-            throw Fault(
-                nil,
-                "the expression has more than \(Self.longest) characters; write ranges and steps, not lists"
-            )
+            throw Fault("the expression has more than \(Self.longest) characters; write ranges and steps, not lists")
         }
         if let odd = text.unicodeScalars.first(where: { $0 != "\t" && !(" "..."~").contains($0) }) {
             let code = String(odd.value, radix: 16, uppercase: true)
-            throw Fault(nil, "the character U+\(code) is in no expression; write digits, names and * , - / alone")
+            throw Fault("the character U+\(code) is in no expression; write digits, names and * , - / alone")
         }
-        let written = text.lowercased()
-        let expanded = try Self.expand(written)
-        let fields = expanded.split { $0 == " " || $0 == "\t" }
+        let fields = try Self.expand(text.lowercased()).split { $0 == " " || $0 == "\t" }
         guard fields.count == 5 else {
             let count = fields.count == 1 ? "1 field" : "\(fields.count) fields"
-            throw Fault(nil, "\(count) instead of five; write minute, hour, day of month, month, day of week")
+            throw Fault("\(count) instead of five; write minute, hour, day of month, month, day of week")
         }
         minutes = try CronField.minute.values(of: fields[0])
         hours = try CronField.hour.values(of: fields[1])
@@ -71,8 +66,8 @@ package struct CronExpression: Hashable, Sendable, CustomStringConvertible {
         weekdays = try CronField.dayOfWeek.values(of: fields[4])
         guard canBeDue else {
             throw Fault(
-                .dayOfMonth,
-                "\(days.text(in: 1...31)) never comes in month \(months.text(in: 1...12)); write a day that it has"
+                "\(days.text(in: 1...31)) never comes in month \(months.text(in: 1...12)); write a day that it has",
+                field: .dayOfMonth
             )
         }
     }
@@ -80,12 +75,12 @@ package struct CronExpression: Hashable, Sendable, CustomStringConvertible {
     private static func expand(_ text: String) throws(Fault) -> String {
         let words = text.split { $0 == " " || $0 == "\t" }
         guard let first = words.first else {
-            throw Fault(nil, "the expression is empty; write five fields such as 0 3 * * *, or a name such as @daily")
+            throw Fault("the expression is empty; write five fields such as 0 3 * * *, or a name such as @daily")
         }
         guard first.hasPrefix("@") else { return text }
         guard words.count == 1, let expanded = names[String(first)] else {
             let known = names.keys.sorted().joined(separator: ", ")
-            throw Fault(nil, "\(words.joined(separator: " ")) is not a name; write five fields, or one of \(known)")
+            throw Fault("\(words.joined(separator: " ")) is not a name; write five fields, or one of \(known)")
         }
         return expanded
     }

@@ -93,5 +93,5 @@ package enum CronField: String, Sendable, CaseIterable {
         !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
     }
 
-    private func fault(_ reason: String) -> CronExpression.Fault { CronExpression.Fault(self, reason) }
+    private func fault(_ reason: String) -> CronExpression.Fault { CronExpression.Fault(reason, field: self) }
 }

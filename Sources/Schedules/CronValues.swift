@@ -31,10 +31,12 @@ struct CronValues: Hashable, Sendable {
         return rest == 0 ? nil : 63 - rest.leadingZeroBitCount
     }
 
-    /// Takes the numbers as weekdays, and makes days of a month of them.
-    ///
-    /// - Parameter weekday: the weekday of the month's first day.
-    /// - Returns: the days 1 to 35 that fall on one of the weekdays.
+    /// Finds the first number from a given one on, or the last one up to it.
+    func nearest(_ way: SearchDirection, from number: Int) -> Int? {
+        way == .later ? first(from: number) : last(upTo: number)
+    }
+
+    /// Takes the numbers as weekdays: the days 1 to 35 of a month that begins on `weekday` and fall on one of them.
     func repeated(from weekday: Int) -> CronValues {
         let week = (bits | bits << 7) >> UInt64(weekday) & 0x7F
         var month = self
@@ -56,10 +58,7 @@ struct CronValues: Hashable, Sendable {
         return values
     }
 
-    /// Writes the numbers in the one way that is canonical.
-    ///
-    /// - Parameter range: the numbers of the field, each once.
-    /// - Returns: a list of ranges and numbers; the star first, where the field has one.
+    /// Writes the numbers of a field, each once in `range`, in the one way that is canonical: the star first, if any.
     func text(in range: ClosedRange<Int>) -> String {
         var items: [String] = []
         var rest = self

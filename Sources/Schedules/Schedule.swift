@@ -27,77 +27,48 @@ package struct Schedule: Hashable, Sendable, CustomStringConvertible {
 
     package var description: String { "\(expression) \(zone)" }
 
-    /// Finds the first slot after an instant.
-    ///
-    /// - Parameter instant: the instant, itself left out.
-    /// - Returns: the slot; `nil` where it is outside the years 1 to 9999.
+    /// The first slot after an instant; `nil` where it is outside the years 1 to 9999.
     package func next(after instant: Date) -> Date? {
         guard let second = Self.second(of: instant) else { return nil }
-        return Self.date(of: expression.hours.isStarred ? nextShown(after: second) : nextPassed(after: second))
+        return Self.date(of: expression.hours.isStarred ? shown(.later, from: second) : passed(.later, from: second))
     }
 
-    /// Finds the latest slot at or before an instant.
-    ///
-    /// - Parameter instant: the instant, which may be a slot itself.
-    /// - Returns: the slot; `nil` where it is outside the years 1 to 9999.
+    /// The latest slot at or before an instant; `nil` where it is outside the years 1 to 9999.
     package func last(upTo instant: Date) -> Date? {
         guard let second = Self.second(of: instant) else { return nil }
-        return Self.date(of: expression.hours.isStarred ? lastShown(upTo: second) : lastPassed(upTo: second))
+        return Self.date(
+            of: expression.hours.isStarred ? shown(.earlier, from: second) : passed(.earlier, from: second)
+        )
     }
 
-    /// Finds the one slot that makes up for all that were missed.
-    ///
-    /// - Parameters:
-    ///   - instant: until when nothing was missed.
-    ///   - end: the present, which may be a slot itself.
-    /// - Returns: the latest slot after `instant` and up to `end`; `nil` where none was missed.
+    /// The one slot that makes up for all that were missed: the latest after `instant` and up to `end`, if any.
     package func missed(since instant: Date, upTo end: Date) -> Date? {
-        guard let slot = last(upTo: end), slot > instant else { return nil }
-        return slot
+        last(upTo: end).flatMap { $0 > instant ? $0 : nil }
     }
 
-    private func nextPassed(after second: Int) -> Int? {
-        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient + 1
-        return expression.firstMinute(from: minute).map { zone.instant(reaching: $0 * 60) }
+    private func passed(_ way: SearchDirection, from second: Int) -> Int? {
+        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient + (way == .later ? 1 : 0)
+        return expression.minute(way, from: minute).map { zone.instant(reaching: $0 * 60) }
     }
 
-    private func lastPassed(upTo second: Int) -> Int? {
-        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient
-        return expression.lastMinute(upTo: minute).map { zone.instant(reaching: $0 * 60) }
-    }
-
-    private func nextShown(after second: Int) -> Int? {
-        var start = second + 1
-        while start <= Self.seconds.upperBound {
-            let offset = zone.offset(at: start)
-            let minute = floorDivide(start + offset + 59, by: 60).quotient
-            guard let found = expression.firstMinute(from: minute).map({ $0 * 60 - offset }) else { return nil }
+    private func shown(_ way: SearchDirection, from second: Int) -> Int? {
+        let isLater = way == .later
+        var place = isLater ? second + 1 : second
+        while Self.seconds.contains(place) {
+            let offset = zone.offset(at: place)
+            let minute = floorDivide(place + offset + (isLater ? 59 : 0), by: 60).quotient
+            guard let found = expression.minute(way, from: minute).map({ $0 * 60 - offset }) else { return nil }
             // Far from a slot the clock can be changed without showing one, but for what it repeats at once.
-            let isNear = found - start <= 2 * TimeZoneName.longestChange
-            if let change = zone.change(after: start, upTo: isNear ? found : start + TimeZoneName.longestChange) {
-                start = change
+            let isNear = abs(found - place) <= 2 * TimeZoneName.longestChange
+            let edge = isNear ? found : place + way.step * TimeZoneName.longestChange
+            if isLater, let change = zone.change(after: place, upTo: edge) {
+                place = change
+            } else if !isLater, let change = zone.lastChange(after: edge, upTo: place) {
+                place = change - 1
             } else if isNear {
                 return found
             } else {
-                start = found - TimeZoneName.longestChange
-            }
-        }
-        return nil
-    }
-
-    private func lastShown(upTo second: Int) -> Int? {
-        var end = second
-        while end >= Self.seconds.lowerBound {
-            let offset = zone.offset(at: end)
-            let minute = floorDivide(end + offset, by: 60).quotient
-            guard let found = expression.lastMinute(upTo: minute).map({ $0 * 60 - offset }) else { return nil }
-            let isNear = end - found <= 2 * TimeZoneName.longestChange
-            if let change = zone.lastChange(after: isNear ? found : end - TimeZoneName.longestChange, upTo: end) {
-                end = change - 1
-            } else if isNear {
-                return found
-            } else {
-                end = found + TimeZoneName.longestChange
+                place = found - way.step * TimeZoneName.longestChange
             }
         }
         return nil

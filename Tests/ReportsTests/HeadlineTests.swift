@@ -25,7 +25,7 @@ import Testing
     @Test func `A run that stopped at the limit is released by a person`() {
         let nothing = run("stopped") { ($0.demotions, $0.applied, $0.held) = (8_000, 0, 8_000) }
         #expect(nothing.happened == "Nothing was demoted: 8,000 demotions exceed the limit of 100.")
-        #expect(nothing.next == "Look at the changes; if they are right:")
+        #expect(nothing.next == "Review the changes; if they are right:")
         #expect(nothing.command == Self.release)
         #expect(nothing.tone == .warning)
         let one = run("stopped") { ($0.demotions, $0.applied, $0.demotionLimit) = (1, 0, 0) }
@@ -54,7 +54,7 @@ import Testing
         )
         #expect(held.command == Self.release)
         #expect(run("stopped").command == nil)
-        #expect(run("stopped").next == "Look at the errors, and ask for another run.")
+        #expect(run("stopped").next == "See the errors, and ask for another run.")
     }
 
     @Test func `Announced demotions do not exceed a limit`() {
@@ -67,19 +67,19 @@ import Testing
         #expect(run("done").next == "Nothing is left to do.")
         #expect(run("done").tone == .good)
         let unread = run("done") { $0.outcomes["store_unavailable"] = 22 }
-        #expect(unread.next == "The stores did not answer for 22 users: look at the errors, and ask for them again.")
+        #expect(unread.next == "The stores did not answer for 22 users: see the errors, and ask for them again.")
         #expect(unread.tone == .warning)
         let held = run("done") { $0.held = 2 }
-        #expect(held.next == "2 changes are held. Look at them; if they are right:")
+        #expect(held.next == "2 changes are held. Review them; if they are right:")
         #expect(held.command == Self.release)
         let quiet = run("done") { ($0.promotions, $0.demotions, $0.users) = (0, 0, 1) }
-        #expect(quiet.happened == "The run is done: 1 user was read, and nobody's type had to change.")
-        #expect(run("done") { $0.users = 0 }.happened == "The run is done: there was nobody to read.")
+        #expect(quiet.happened == "The run is done: 1 user was read, and no user's type had to change.")
+        #expect(run("done") { $0.users = 0 }.happened == "The run is done: there were no users to read.")
     }
 
     @Test func `A run that goes on says when it should end`() {
         #expect(run("reading").happened == "The run is reading: 1,000 of 12,000 users so far.")
-        #expect(run("reading").next == "Wait: its end cannot be told yet.")
+        #expect(run("reading").next == "Wait: its end is not known yet.")
         #expect(run("reading") { $0.total = nil }.happened == "The run is reading: 1,000 users so far.")
         let applying = run("applying") { $0.predictedEnd = Sample.noon }
         #expect(
@@ -96,7 +96,7 @@ import Testing
                 == "The dry run is done, and nothing was changed: of 1,000 users, 30 would become subscribers and 4 would "
                 + "lose access."
         )
-        #expect(run("done", isDryRun: true).next == "Look at the changes; if they are right, have just these written:")
+        #expect(run("done", isDryRun: true).next == "Review the changes; if they are right, have just these written:")
         let over = run("done", isDryRun: true) { $0.demotions = 8_000 }
         #expect(
             over.happened
@@ -111,7 +111,8 @@ import Testing
             #expect(run(state, isDryRun: true) { $0.held = 9 }.command == nil)
         }
         #expect(
-            Sample.empty.headline.happened == "The dry run is done: there was nobody to read, and nothing was changed."
+            Sample.empty.headline.happened
+                == "The dry run is done: there were no users to read, and nothing was changed."
         )
     }
 

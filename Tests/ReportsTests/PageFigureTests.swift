@@ -136,7 +136,7 @@ import Testing
         report.outcomes = ["promoted": 0, "unchanged": 0]
         report.total = 0
         report.progress = [.init(at: Sample.noon, users: 0)]
-        report.drift = RunReport.Drift(looked: 0, agreeing: 0)
+        report.drift = RunReport.Drift(compared: 0, agreeing: 0)
         #expect(try widths("outcomes", in: root(report)) == [0, 0])
     }
 

@@ -40,10 +40,10 @@ enum Sample {
         report.usersPerSecond = 13.374
         report.progress = (0...6).map { RunReport.Point(at: noon + Double($0) * 600, users: Int64($0) * 8_000 + 211) }
         report.drift = RunReport.Drift(
-            looked: 5_011,
+            compared: 5_011,
             agreeing: 4_987,
             oldestEvidenceSeconds: 93_784,
-            convergenceSeconds: RunReport.Convergence(p50: 2.25, p95: 41.5)
+            convergenceSeconds: (p50: 2.25, p95: 41.5)
         )
         report.changes = [
             change("kqXaP4v2aBNhJpZ0", "demoted", "store_ended", "subscriber", "free", assets: 3, state: "held"),

@@ -9,7 +9,7 @@ import Testing
         #expect(
             lines.prefix(8) == [
                 "Reconciliation run 12", "", "8,000 demotions are held: they exceed the limit of 100.",
-                "Look at the changes; if they are right:",
+                "Review the changes; if they are right:",
                 "    entitlement-sync runs release 12 --hash "
                     + "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                 "", "The run", "  Run                  12",
@@ -29,7 +29,7 @@ import Testing
         for change in Sample.stopped.changes { #expect(!text.contains(change.userID)) }
     }
 
-    @Test(arguments: [(12, "there was nobody to read"), (5, "7 users were read")])
+    @Test(arguments: [(12, "there were no users to read"), (5, "7 users were read")])
     func `Users who were left out are not told as read`(skipped: Int64, said: String) {
         var report = Sample.empty
         report.state = "done"

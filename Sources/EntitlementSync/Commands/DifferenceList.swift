@@ -1,9 +1,24 @@
-import Composition
 import Foundation
+import ArgumentParser
+import Composition
 import Reports
 
+/// How many differences are listed, and as what.
+struct ListOptions: ParsableArguments {
+    @Option(help: "Print at most so many differences (200 in a table, else all); the totals count all.")
+    var limit: Int?
+
+    @Flag(help: "Print the differences as CSV, and the totals on stderr.")
+    var csv = false
+
+    func checkLimit() throws {
+        guard limit.map({ $0 >= 0 }) ?? true else { throw ValidationError("--limit: give 0 or more") }
+    }
+}
+
 /// Something that is listed as a line of JSON, a row of CSV or a row of a table.
-protocol PrintedDifference: Encodable {
+protocol PrintedDifference {
+    var json: JSONObject { get }
     /// Of a row of CSV.
     var fields: [String] { get }
     /// Of a row of a table.
@@ -14,6 +29,7 @@ protocol PrintedDifference: Encodable {
 final class DifferenceList<Difference: PrintedDifference> {
     private static var shownInTable: Int { 200 }
 
+    /// `nil`: CSV.
     private let format: OutputFormat?
     private let limit: Int
     private let head: [String]
@@ -21,18 +37,15 @@ final class DifferenceList<Difference: PrintedDifference> {
     private var found = 0
 
     /// - Parameters:
-    ///   - format: `nil`: CSV.
-    ///   - limit: of the differences that are printed; `nil`: all, or as many as a table has.
+    ///   - options: how many are printed, and whether as CSV; without a limit all, or as many as a table has.
+    ///   - format: of what is not CSV.
     ///   - head: of the table.
-    init(format: OutputFormat?, limit: Int?, head: [String]) {
-        self.format = format
-        self.limit = limit ?? (format == .text ? Self.shownInTable : .max)
+    ///   - csv: the head line of the CSV file, printed at once.
+    init(_ options: ListOptions, format: OutputFormat, head: [String], csv: String) {
+        self.format = options.csv ? nil : format
         self.head = head
-    }
-
-    /// Prints the head line of a CSV file.
-    func begin(csv head: String) {
-        if format == nil { Output.write(head + "\r\n", to: .standardOutput) }
+        limit = options.limit ?? (self.format == .text ? Self.shownInTable : .max)
+        if options.csv { Output.write(csv + "\r\n", to: .standardOutput) }
     }
 
     func add(_ difference: Difference) throws {
@@ -40,13 +53,13 @@ final class DifferenceList<Difference: PrintedDifference> {
         guard found <= limit else { return }
         switch format {
         case nil: Output.write(CSV.row(difference.fields), to: .standardOutput)
-        case .json: try Output.json(difference)
+        case .json: try Output.json(difference.json)
         case .text: rows.append(difference.cells)
         }
     }
 
     /// Prints the table, if it is one, and the totals.
-    func end(_ summary: some Encodable, sentences: [String]) throws {
+    func end(_ summary: JSONObject, sentences: [String]) throws {
         switch format {
         // The file holds rows alone.
         case nil: for line in sentences { Output.write(line + "\n", to: .standardError) }

@@ -2,10 +2,9 @@ import ArgumentParser
 import Composition
 import Configuring
 import Diagnostics
-import Foundation
 import Logging
 import Migrations
-import Postgres
+import Reports
 
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -15,37 +14,24 @@ struct DoctorCommand: AsyncParsableCommand {
 
     @OptionGroup var options: OutputOptions
 
-    private struct Printed: Encodable {
-        var ok: Bool
-        var checks: [Check]
-    }
-
     func run() async throws {
         try await reporting {
             let runtime = try Runtime(level: .error)
-            var checks: [Check] = []
+            var checks: [Check]
             do {
-                checks += try await runtime.withPool(checkingSchema: false) { pool in
+                checks = try await runtime.withPool(checkingSchema: false) { pool in
                     let release = try await SchemaCheck(pool: pool).verify()
-                    let schema = Check(name: "schema", ok: true, detail: "at release \(release)", fix: "")
-                    var found = [schema] + (await Doctor(pool: pool).checks())
+                    var found = [Check.passed("schema", "at release \(release)")] + (await Doctor(pool: pool).checks())
                     found += await SetupChecks(runtime: runtime).checks(pool: pool)
                     do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
                         // It must not hide what the others have found.
-                        let detail = "could not be read: \(CommandFailure(error).message)"
-                        found.append(
-                            Check(name: "budget", ok: false, detail: detail, fix: "Mend what the detail says.")
-                        )
+                        found.append(.failed("budget", "could not be read: \(CommandFailure(error).message)"))
                     }
                     return found
                 }
             } catch {
                 let failure = CommandFailure(error)
-                checks.append(
-                    Check(name: "database", ok: false, detail: failure.message, fix: "Mend what the detail says.")
-                )
-                try print(checks)
-                return failure.status
+                return try print([.failed("database", failure.message)], failure.status)
             }
             let config = runtime.config
             let direct = [
@@ -61,22 +47,21 @@ struct DoctorCommand: AsyncParsableCommand {
                     fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the variables of another store."
                 )
             )
-            checks += await DoorChecks(runtime: runtime).checks()
-            try print(checks)
-            return .done
+            checks += await EndpointChecks.checks(runtime)
+            return try print(checks)
         }
     }
 
-    private func print(_ checks: [Check]) throws {
+    private func print(_ checks: [Check], _ status: ExitStatus = .done) throws -> ExitStatus {
         let ok = checks.allSatisfy(\.ok)
-        switch options.output {
-        case .json: try Output.json(Printed(ok: ok, checks: checks))
-        case .text:
-            for check in checks {
-                Output.line("\(Output.mark(check.ok))  \(check.name): \(check.detail)")
-                if !check.ok { Output.line("      -> \(check.fix)") }
-            }
-            Output.line(ok ? "All is well." : "Something needs a look.")
+        let lines = checks.flatMap { check in
+            ["\(Output.mark(check.ok))  \(check.name): \(check.detail)"] + (check.ok ? [] : ["      -> \(check.fix)"])
         }
+        let document: JSONObject = ["ok": ok, "checks": checks]
+        return try Answer(
+            lines + [ok ? "All is well." : "Something needs attention."],
+            document: document,
+            status: status
+        ).print(as: options.output)
     }
 }

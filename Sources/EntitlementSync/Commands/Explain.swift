@@ -2,14 +2,13 @@ import ArgumentParser
 import Composition
 import Diagnostics
 import Entitlements
-import Logging
 import Postgres
 import Queue
 import Reports
 import SupportDesk
 import UserRequests
 
-struct Explain: AsyncParsableCommand {
+struct Explain: DatabaseCommand {
     static let configuration = CommandConfiguration(abstract: "Says in plain sentences why a user is what they are.")
 
     @Argument(help: "The user's id.")
@@ -26,20 +25,6 @@ struct Explain: AsyncParsableCommand {
 
     @OptionGroup var options: OutputOptions
 
-    private struct Printed: Encodable {
-        var userID: String
-        var events: [Timeline.Event]
-        /// Left out where it was not asked for.
-        var reply: Reply?
-        /// At the moment asked for; left out where none was.
-        var state: PrintedState?
-
-        enum CodingKeys: String, CodingKey {
-            case events, reply, state
-            case userID = "user_id"
-        }
-    }
-
     private static let languages = Replies.languages.joined(separator: ", ")
 
     func validate() throws {
@@ -52,34 +37,25 @@ struct Explain: AsyncParsableCommand {
         }
     }
 
-    func run() async throws {
-        try await reporting {
-            let runtime = try Runtime(level: .warning)
-            return try await runtime.withPool { pool in
-                let moment = try at.map { try Moment(argument: $0, name: "--at") }
-                guard let events = try await Timeline(pool: pool).events(of: user, until: moment?.last) else {
-                    throw CommandFailure(.data, "no such user; check the id's spelling and letter case")
-                }
-                let answer = try await reply(from: pool)
-                var state: PrintedState?
-                if let moment {
-                    let at = Instant(moment.last)
-                    state = PrintedState(try await Histories(pool: pool).state(of: user, at: at))
-                }
-                switch options.output {
-                case .json: try Output.json(Printed(userID: user, events: events, reply: answer, state: state))
-                // Alone: it is pasted as it is.
-                case .text where answer != nil: Output.line(answer?.text ?? "")
-                case .text:
-                    Output.line(PlainText.harmless("User \(user)"))
-                    for event in events {
-                        Output.line(PlainText.harmless("  \(event.at)  \(event.kind.padded(to: 11))  \(event.text)"))
-                    }
-                    for line in state?.lines ?? [] { Output.line(PlainText.harmless(line)) }
-                }
-                return .done
-            }
+    func answer(_ database: Database) async throws -> Answer {
+        let moment = try at.map { try Moment(argument: $0, name: "--at") }
+        guard let events = try await Timeline(pool: database.pool).events(of: user, until: moment?.last) else {
+            throw CommandFailure(.data, "no such user; check the id's spelling and letter case")
         }
+        let answer = try await reply(from: database.pool)
+        var state: PastState?
+        if let moment {
+            state = try await Histories(pool: database.pool).state(of: user, at: Instant(moment.last))
+        }
+        let document: JSONObject = ["user_id": user, "events": events]
+        let lines =
+            ["User \(user)"] + events.map { "  \($0.at)  \($0.kind.padded(to: 11))  \($0.text)" }
+            + (state?.lines ?? [])
+        return Answer(
+            // A reply stands alone: it is pasted as it is.
+            answer.map { [$0.text] } ?? lines.map { PlainText.harmless($0) },
+            document: document.adding("reply", answer).adding("state", state?.json)
+        )
     }
 
     /// The same words as on the console's page of the user.

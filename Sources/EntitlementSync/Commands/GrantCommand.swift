@@ -1,9 +1,9 @@
 import ArgumentParser
 import Composition
 import Foundation
-import Logging
 import Postgres
 import Queue
+import Reports
 
 struct GrantCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -12,7 +12,7 @@ struct GrantCommand: AsyncParsableCommand {
         subcommands: [Add.self, List.self, Revoke.self]
     )
 
-    struct Add: AsyncParsableCommand {
+    struct Add: Command {
         @Argument(help: "The user's id.") var user: String
         @Option(help: "When it ends, such as 2027-01-31.") var until: String
         @Option(help: "Why.") var reason: String
@@ -24,103 +24,75 @@ struct GrantCommand: AsyncParsableCommand {
             }
         }
 
-        func run() async throws {
-            try await reporting {
-                let moment = try Moment(argument: until, name: "--until")
-                return try await Runtime(level: .warning).withPool { pool in
-                    let id = try await Controls(pool: pool).grant(user, until: moment.timestamp, reason: reason)
-                    let isOver = moment.timestamp.date <= .now
-                    try options.print(
-                        isOver
-                            ? "grant \(id) added; it is over already and gives no access: was another --until meant?"
-                            : "grant \(id) added; the user will be looked at",
-                        json: Granted(id: id, userID: user, until: moment.text, reason: reason)
-                    )
-                    return .done
-                }
-            }
+        func prepare() throws -> Moment { try Moment(argument: until, name: "--until") }
+
+        func answer(_ until: Moment, _ database: Database) async throws -> Answer {
+            let id = try await Controls(pool: database.pool).grant(user, until: until.timestamp, reason: reason)
+            return Answer(
+                until.timestamp.date <= .now
+                    ? "grant \(id) added; it is over already and gives no access: was another --until meant?"
+                    : "grant \(id) added; the user will be checked",
+                json: ["id": id, "user_id": user, "until": until.text, "reason": reason]
+            )
         }
     }
 
-    struct List: AsyncParsableCommand {
+    struct List: DatabaseCommand {
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    let grants = try await Controls(pool: pool).grants()
-                    switch options.output {
-                    case .json: try Output.json(grants)
-                    case .text:
-                        Output.table(
-                            ["id", "user", "until", "active", "reason", "by"],
-                            grants.map {
-                                ["\($0.id)", $0.userID, $0.until, $0.isActive ? "yes" : "no", $0.reason, $0.grantedBy]
-                            }
-                        )
-                    }
-                    return .done
-                }
-            }
+        func answer(_ database: Database) async throws -> Answer {
+            let grants = try await Controls(pool: database.pool).grants()
+            return Answer(
+                ["id", "user", "until", "active", "reason", "by"],
+                grants.map {
+                    ["\($0.id)", $0.userID, $0.until, $0.isActive ? "yes" : "no", $0.reason, $0.grantedBy]
+                },
+                document: grants
+            )
         }
     }
 
-    struct Revoke: AsyncParsableCommand {
+    struct Revoke: DatabaseCommand {
         @Argument(help: "The grant's id.") var id: Int64
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    guard try await Controls(pool: pool).revoke(id) else {
-                        throw CommandFailure(.data, "no grant \(id) is in force; see entitlement-sync grant list")
-                    }
-                    try options.print("grant \(id) revoked; the user will be looked at", json: Revoked(id: id))
-                    return .done
-                }
+        func answer(_ database: Database) async throws -> Answer {
+            guard try await Controls(pool: database.pool).revoke(id) else {
+                throw CommandFailure(.data, "no grant \(id) is in force; see entitlement-sync grant list")
             }
+            return Answer("grant \(id) revoked; the user will be checked", json: ["id": id, "revoked": true])
         }
     }
 }
 
-struct Adopt: AsyncParsableCommand {
+struct Adopt: Command {
     static let configuration = CommandConfiguration(
         abstract: "Adopts a baseline of subscribers from a CSV file: user_id,until,reason."
     )
+
+    typealias Row = (userID: String, until: PostgresTimestamp, reason: String)
 
     @Option(help: "The CSV file, with a head line user_id,until,reason.")
     var file: String
     @OptionGroup var options: OutputOptions
 
-    func run() async throws {
-        try await reporting {
-            guard let data = FileManager.default.contents(atPath: file), let text = String(data: data, encoding: .utf8)
-            else {
-                throw CommandFailure(.data, "--file: can't be read as UTF-8 text")
-            }
-            let rows = try Self.parse(text)
-            return try await Runtime(level: .warning).withPool { pool in
-                let added: Int
-                do {
-                    added = try await Controls(pool: pool).adopt(rows)
-                } catch let row as UnadoptableRow {
-                    // The head is line 1.
-                    throw CommandFailure(
-                        .data,
-                        "line \(row.index + 2): \(row.reason). \(row.hint) Nothing was adopted."
-                    )
-                }
-                try options.print(
-                    "\(added) of \(rows.count) grants added",
-                    json: Adopted(rows: rows.count, added: added)
-                )
-                return .done
-            }
+    func prepare() throws -> [Row] {
+        guard let text = textOfFile(file) else { throw CommandFailure(.data, "--file: can't be read as UTF-8 text") }
+        return try Self.parse(text)
+    }
+
+    func answer(_ rows: [Row], _ database: Database) async throws -> Answer {
+        do {
+            let added = try await Controls(pool: database.pool).adopt(rows)
+            return Answer("\(added) of \(rows.count) grants added", json: ["rows": rows.count, "added": added])
+        } catch let row as UnadoptableRow {
+            // The head is line 1.
+            throw CommandFailure(.data, "line \(row.index + 2): \(row.reason). \(row.hint) Nothing was adopted.")
         }
     }
 
     /// Reads the lines; nothing is adopted when one is wrong.
-    static func parse(_ text: String) throws -> [(userID: String, until: PostgresTimestamp, reason: String)] {
+    private static func parse(_ text: String) throws -> [Row] {
         var lines = text.split(whereSeparator: \.isNewline).map(String.init)
         guard lines.first?.lowercased().replacingOccurrences(of: " ", with: "") == "user_id,until,reason" else {
             throw CommandFailure(.data, "line 1: the head must be user_id,until,reason")
@@ -147,66 +119,28 @@ struct SandboxCommand: AsyncParsableCommand {
         subcommands: [Allow.self]
     )
 
-    struct Allow: AsyncParsableCommand {
+    struct Allow: Command {
         @Argument(help: "The user's id.") var user: String
         @Option(help: "When it ends, such as 2027-01-31.") var until: String
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let moment = try Moment(argument: until, name: "--until")
-                return try await Runtime(level: .warning).withPool { pool in
-                    do { try await Controls(pool: pool).allowSandbox(user, until: moment.timestamp) } catch let error
-                        as PostgresError where error.sqlState == SQLState.insufficientPrivilege
-                    {
-                        throw CommandFailure(
-                            .notAllowed,
-                            "\(error.message); use a database user with the role entitlement_sync_client, or the schema's owner"
-                        )
-                    }
-                    try options.print(
-                        moment.timestamp.date <= .now
-                            ? "sandbox purchases of \(user) do not count: \(moment.text) is over"
-                            : "sandbox purchases of \(user) count until \(moment.text)",
-                        json: Allowed(userID: user, until: moment.text)
-                    )
-                    return .done
-                }
+        func prepare() throws -> Moment { try Moment(argument: until, name: "--until") }
+
+        func answer(_ until: Moment, _ database: Database) async throws -> Answer {
+            do { try await Controls(pool: database.pool).allowSandbox(user, until: until.timestamp) } catch let error
+                as PostgresError where error.sqlState == SQLState.insufficientPrivilege
+            {
+                throw CommandFailure(
+                    .notAllowed,
+                    "\(error.message); use a database user with the role entitlement_sync_client, or the schema's owner"
+                )
             }
+            return Answer(
+                until.timestamp.date <= .now
+                    ? "sandbox purchases of \(user) do not count: \(until.text) is over"
+                    : "sandbox purchases of \(user) count until \(until.text)",
+                json: ["user_id": user, "until": until.text]
+            )
         }
-    }
-}
-
-// What the commands above did, as JSON has it.
-
-private struct Granted: Encodable {
-    var id: Int64
-    var userID: String
-    var until: String
-    var reason: String
-
-    enum CodingKeys: String, CodingKey {
-        case id, until, reason
-        case userID = "user_id"
-    }
-}
-
-private struct Revoked: Encodable {
-    var id: Int64
-    var revoked = true
-}
-
-private struct Adopted: Encodable {
-    var rows: Int
-    var added: Int
-}
-
-private struct Allowed: Encodable {
-    var userID: String
-    var until: String
-
-    enum CodingKeys: String, CodingKey {
-        case until
-        case userID = "user_id"
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Composition
 import Configuring
+import Entitlements
 import Foundation
 import Logging
 
@@ -9,7 +10,7 @@ struct Inspect: AsyncParsableCommand {
         abstract: "Says offline what a proof is, whether it verifies, and why not.",
         discussion: """
             Nothing is asked of a store and of the database. A proof that verifies was written by its store; whether it
-            still holds, and for whom, is what the store says when it is asked.
+            still holds, and for which user, is what the store says when it is asked.
             """
     )
 
@@ -59,8 +60,7 @@ struct Inspect: AsyncParsableCommand {
     }
 
     private static func read(_ path: String) throws -> String {
-        guard let data = FileManager.default.contents(atPath: path), let text = String(data: data, encoding: .utf8)
-        else {
+        guard let text = textOfFile(path) else {
             throw CommandFailure(.data, "--keys: \(path) can't be read as UTF-8 text; set the path of Onside's key set")
         }
         return text

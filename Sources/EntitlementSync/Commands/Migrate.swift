@@ -1,9 +1,10 @@
+import Foundation
+import Postgres
 import ArgumentParser
 import Composition
-import Foundation
 import Logging
 import Migrations
-import Postgres
+import Reports
 
 struct Migrate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Creates or updates the schema, then the host adapter.")
@@ -16,26 +17,6 @@ struct Migrate: AsyncParsableCommand {
 
     @OptionGroup var options: OutputOptions
 
-    private struct Migrated: Encodable {
-        struct Object: Encodable {
-            var kind: String
-            var name: String
-            var reason: String
-        }
-
-        var release: Int
-        var applied: [String]
-        var objects: [Object]
-        var dryRun: Bool
-        var missingRoles: [String]
-
-        enum CodingKeys: String, CodingKey {
-            case release, applied, objects
-            case dryRun = "dry_run"
-            case missingRoles = "missing_roles"
-        }
-    }
-
     func run() async throws {
         try await reporting {
             let runtime = try Runtime(level: .warning)
@@ -44,40 +25,35 @@ struct Migrate: AsyncParsableCommand {
             var configuration = runtime.postgres(connections: 1, direct: true)
             configuration.statementTimeout = nil
             configuration.sessionSettings = [:]
-            let pool = PostgresPool(configuration: configuration, logger: runtime.logger)
-            do {
-                let report = try await Migrator(pool: pool, source: source)
-                    .run(
-                        adapterPath: adapter ?? directory + "/host/adapter.sql",
-                        isOwn: adapter != nil,
-                        dryRun: dryRun
-                    )
-                await pool.close()
-                Self.warn(of: report)
-                let lines = Self.lines(report.changes, verb: dryRun ? "would apply" : "applied")
-                let isKept = report.adapter == nil
-                let end =
-                    dryRun
-                    ? "would \(isKept ? "keep your" : "install the") host adapter"
-                    : "schema at release \(report.release), host adapter \(isKept ? "kept: it is yours" : "installed")"
-                try options.print(
-                    (lines + [end]).joined(separator: "\n"),
-                    json: Migrated(
-                        release: Int(report.release),
-                        applied: report.changes.filter { $0.kind == "migration" }.map(\.name),
-                        objects: report.changes.filter { $0.kind != "migration" }.map {
-                            Migrated.Object(kind: $0.kind, name: $0.name, reason: $0.reason.rawValue)
-                        },
-                        dryRun: dryRun,
-                        missingRoles: report.missingRoles
-                    )
-                )
-            } catch {
-                await pool.close()
-                throw error
+            let report = try await runtime.withPool(configuration, checkingSchema: false) { pool in
+                try await Migrator(pool: pool, source: source)
+                    .run(adapterPath: adapter ?? directory + "/host/adapter.sql", isOwn: adapter != nil, dryRun: dryRun)
             }
-            return .done
+            Self.warn(of: report)
+            return try answer(report).print(as: options.output)
         }
+    }
+
+    private func answer(_ report: Migrator.Report) -> Answer {
+        let lines = Self.lines(report.changes, verb: dryRun ? "would apply" : "applied")
+        let isKept = report.adapter == nil
+        let end =
+            dryRun
+            ? "would \(isKept ? "keep your" : "install the") host adapter"
+            : "schema at release \(report.release), host adapter \(isKept ? "kept: it is yours" : "installed")"
+        let objects = report.changes.filter { $0.kind != "migration" }.map {
+            ["kind": $0.kind, "name": $0.name, "reason": $0.reason.rawValue]
+        }
+        return Answer(
+            (lines + [end]).joined(separator: "\n"),
+            json: [
+                "release": Int(report.release),
+                "applied": report.changes.filter { $0.kind == "migration" }.map(\.name),
+                "objects": objects,
+                "dry_run": dryRun,
+                "missing_roles": report.missingRoles,
+            ]
+        )
     }
 
     /// A line for each change with its reason; what comes in numbers, as with an empty database, is counted.

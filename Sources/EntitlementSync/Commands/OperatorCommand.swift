@@ -1,8 +1,6 @@
 import ArgumentParser
 import Composition
-import Foundation
-import Logging
-import Postgres
+import Reports
 import SupportDesk
 
 struct OperatorCommand: AsyncParsableCommand {
@@ -15,66 +13,52 @@ struct OperatorCommand: AsyncParsableCommand {
         ]
     )
 
-    struct Add: AsyncParsableCommand {
+    struct Add: Command {
         static let configuration = CommandConfiguration(
             abstract: "Adds an operator, with a password for the first sign-in; the first one is an admin."
         )
 
         @Argument(help: "The name to sign in with: a to z, 0 to 9, dot, hyphen, underscore.") var name: String
         @Option(help: "viewer, agent, approver, senior, auditor or admin.") var role: DeskRole
-        @Option(help: "The operator's own user id in the app: nobody decides their own case.") var user: String?
+        @Option(help: "The operator's own user id in the app: no operator decides their own case.") var user: String?
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let (password, shown) = try InitialPassword.make(for: name)
-                return try await Runtime(level: .warning).withPool { pool in
-                    let new = Operators.NewOperator(name: name, role: role.rawValue, userID: user, password: shown)
-                    try await Operators(pool: pool).add(new, by: try session.token()?.digest)
-                    try options.print(
-                        "operator \(name) (\(role.rawValue)) added; password for the first sign-in: \(password)",
-                        json: Added(name: name, role: role.rawValue, password: password)
-                    )
-                    return .done
-                }
-            }
+        func prepare() throws -> InitialPassword { try InitialPassword(for: name) }
+
+        func answer(_ password: InitialPassword, _ database: Database) async throws -> Answer {
+            let new = Operators.NewOperator(name: name, role: role.rawValue, userID: user, password: password.shown)
+            try await Operators(pool: database.pool).add(new, by: try session.token()?.digest)
+            return Answer(
+                "operator \(name) (\(role.rawValue)) added; password for the first sign-in: \(password.text)",
+                json: ["name": name, "role": role.rawValue, "password": password.text]
+            )
         }
     }
 
-    struct List: AsyncParsableCommand {
+    struct List: SignedInCommand {
         static let configuration = CommandConfiguration(abstract: "Lists the operators; for admins and auditors.")
 
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    let rows = try await Operators(pool: pool).all(by: token.digest)
-                    switch options.output {
-                    case .json: try Output.json(rows)
-                    case .text:
-                        Output.table(
-                            ["name", "role", "second factor", "signs in", "state", "held until", "seen"],
-                            rows.map {
-                                let state = $0.isDisabled ? "disabled" : $0.isEnrolled ? "active" : "invited"
-                                return [
-                                    $0.name, $0.role, $0.hasDevice ? "yes" : "no", $0.signsIn, state,
-                                    $0.heldUntil ?? "-",
-                                    $0.seenAt ?? "-",
-                                ]
-                            }
-                        )
-                    }
-                    return .done
-                }
-            }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            let rows = try await Operators(pool: database.pool).all(by: token.digest)
+            return Answer(
+                ["name", "role", "second factor", "signs in", "state", "held until", "seen"],
+                rows.map {
+                    let state = $0.isDisabled ? "disabled" : $0.isEnrolled ? "active" : "invited"
+                    return [
+                        $0.name, $0.role, $0.hasDevice ? "yes" : "no", $0.signsIn, state, $0.heldUntil ?? "-",
+                        $0.seenAt ?? "-",
+                    ]
+                },
+                document: rows
+            )
         }
     }
 
-    struct Confirm: AsyncParsableCommand {
+    struct Confirm: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract:
                 "Confirms, as a second admin, an account that another one added or reset: it may decide from then on.",
@@ -86,20 +70,15 @@ struct OperatorCommand: AsyncParsableCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).confirm(name, by: try session.token()?.digest)
-                    try options.print("operator \(name) is confirmed", json: Named(name: name))
-                    return .done
-                }
-            }
+        func answer(_ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).confirm(name, by: try session.token()?.digest)
+            return Answer("operator \(name) is confirmed", json: ["name": name])
         }
     }
 
-    struct Link: AsyncParsableCommand {
+    struct Link: SignedInCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Says which account in the app is an operator's own: nobody decides their own case."
+            abstract: "Says which account in the app is an operator's own: no operator decides their own case."
         )
 
         @Argument(help: "The operator's name.") var name: String
@@ -107,38 +86,26 @@ struct OperatorCommand: AsyncParsableCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).link(name, to: user, by: token.digest)
-                    try options.print("operator \(name) is linked to the account", json: Named(name: name))
-                    return .done
-                }
-            }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).link(name, to: user, by: token.digest)
+            return Answer("operator \(name) is linked to the account", json: ["name": name])
         }
     }
 
-    struct Disable: AsyncParsableCommand {
+    struct Disable: SignedInCommand {
         static let configuration = CommandConfiguration(abstract: "Ends what an operator may do, at once.")
 
         @Argument(help: "The operator's name.") var name: String
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).disable(name, by: token.digest)
-                    try options.print("operator \(name) is disabled and signed out", json: Named(name: name))
-                    return .done
-                }
-            }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).disable(name, by: token.digest)
+            return Answer("operator \(name) is disabled and signed out", json: ["name": name])
         }
     }
 
-    struct Reset: AsyncParsableCommand {
+    struct Reset: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Gives an operator a password for a first sign-in again, and takes the second factor away."
         )
@@ -147,23 +114,17 @@ struct OperatorCommand: AsyncParsableCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                let (password, shown) = try InitialPassword.make(for: name)
-                return try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).reset(name, password: shown, by: token.digest)
-                    try options.print(
-                        "operator \(name) is reset; password for the first sign-in: \(password)",
-                        json: Added(name: name, role: nil, password: password)
-                    )
-                    return .done
-                }
-            }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            let password = try InitialPassword(for: name)
+            try await Operators(pool: database.pool).reset(name, password: password.shown, by: token.digest)
+            return Answer(
+                "operator \(name) is reset; password for the first sign-in: \(password.text)",
+                json: ["name": name, "password": password.text]
+            )
         }
     }
 
-    struct Sessions: AsyncParsableCommand {
+    struct Sessions: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows where the operator who is signed in here is signed in besides, and ends those sessions."
         )
@@ -172,47 +133,31 @@ struct OperatorCommand: AsyncParsableCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    let operators = Operators(pool: pool)
-                    if endOthers {
-                        let ended = try await operators.endOthers(than: token.digest)
-                        try options.print("\(ended) other sessions are ended", json: ["ended": ended])
-                        return .done
-                    }
-                    let rows = try await operators.sessions(of: token.digest)
-                    switch options.output {
-                    case .json: try Output.json(rows)
-                    case .text:
-                        Output.table(
-                            ["where", "since", "seen", ""],
-                            rows.map { [$0.kind, $0.startedAt, $0.seenAt, $0.isThis ? "this one" : ""] }
-                        )
-                    }
-                    return .done
-                }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            let operators = Operators(pool: database.pool)
+            if endOthers {
+                let ended = try await operators.endOthers(than: token.digest)
+                return Answer("\(ended) other sessions are ended", json: ["ended": ended])
             }
+            let rows = try await operators.sessions(of: token.digest)
+            return Answer(
+                ["where", "since", "seen", ""],
+                rows.map { [$0.kind, $0.startedAt, $0.seenAt, $0.isThis ? "this one" : ""] },
+                document: rows
+            )
         }
     }
 
-    struct Logout: AsyncParsableCommand {
+    struct Logout: SignedInCommand {
         static let configuration = CommandConfiguration(abstract: "Signs the operator out here.")
 
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).signOut(token.digest)
-                    session.forget()
-                    try options.print("signed out", json: [String: String]())
-                    return .done
-                }
-            }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).signOut(token.digest)
+            session.forget()
+            return Answer("signed out", json: [:])
         }
     }
 }
@@ -220,27 +165,95 @@ struct OperatorCommand: AsyncParsableCommand {
 extension DeskRole: ExpressibleByArgument {}
 
 /// The password of a first sign-in: the operator has to choose another one then.
-private enum InitialPassword {
+struct InitialPassword {
     /// Without characters that resemble each other.
     private static let signs = Array("abcdefghjkmnpqrstuvwxyz23456789")
 
-    static func make(for name: String) throws -> (text: String, shown: Operators.Shown) {
+    let text: String
+    let shown: Operators.Shown
+
+    init(for name: String) throws {
         var random = SystemRandomNumberGenerator()
         while true {
-            let groups = (0..<5).map { _ in String((0..<4).map { _ in signs.randomElement(using: &random) ?? "a" }) }
+            let groups = (0..<5).map { _ in
+                String((0..<4).map { _ in Self.signs.randomElement(using: &random) ?? "a" })
+            }
             let text = groups.joined(separator: "-")
             // A name of one letter stands in many a password: it may stand in one made by chance.
-            do { return (text, try PasswordKey(new: text, for: name.count < 4 ? "" : name).shown) } catch PasswordKey
-                .Fault.named, PasswordKey.Fault.simple, PasswordKey.Fault.common
-            {}
+            do {
+                shown = try PasswordKey(new: text, for: name.count < 4 ? "" : name).shown
+                self.text = text
+                return
+            } catch PasswordKey.Fault.named, PasswordKey.Fault.simple, PasswordKey.Fault.common {}
         }
     }
 }
 
-private struct Added: Encodable {
-    var name: String
-    var role: String?
-    var password: String
-}
+extension OperatorCommand {
+    struct Identify: SignedInCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Says that an account is a person's at the identity provider.",
+            discussion:
+                "For a name that was taken when the person came first, and for accounts from before the provider was in use. The"
+                + " account waits for another admin's word then."
+        )
 
-private struct Named: Encodable { var name: String }
+        @Argument(help: "The operator's name.") var name: String
+        @Option(help: "Who the person is at the provider: the claim sub of their tokens.") var subject: String
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).identify(name, as: subject, by: token.digest)
+            return Answer("operator \(name) is identified", json: ["name": name])
+        }
+    }
+
+    struct BreakGlass: DatabaseCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "break-glass",
+            abstract: "Marks an admin who signs in with a password also while an identity provider is in use.",
+            discussion: "For the case that the provider fails. Each use raises the alarm break_glass_used."
+        )
+
+        @Argument(help: "The admin's name.") var name: String
+        @Flag(help: "Take the mark away.") var off = false
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func answer(_ database: Database) async throws -> Answer {
+            try await Operators(pool: database.pool).markBreakGlass(name, !off, by: try session.token()?.digest)
+            return Answer(
+                off ? "operator \(name) is not marked any more" : "operator \(name) is marked",
+                json: ["name": name]
+            )
+        }
+    }
+
+    struct Provider: DatabaseCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Shows the identity provider that operators sign in through, or ends its use.",
+            discussion:
+                "OIDC_ISSUER at the console puts one in use. The schema's owner ends it, after OIDC_ISSUER is unset."
+        )
+
+        @Flag(help: "Take passwords of all operators again.") var leave = false
+        @OptionGroup var options: OutputOptions
+
+        func answer(_ database: Database) async throws -> Answer {
+            let operators = Operators(pool: database.pool)
+            if leave {
+                let was = try await operators.leaveProvider()
+                return Answer(
+                    was ? "operators sign in with passwords again" : "no identity provider was in use",
+                    json: ["left": was]
+                )
+            }
+            let issuer = try await operators.provider()
+            return Answer(
+                issuer.map { "operators sign in through \($0)" } ?? "operators sign in with passwords",
+                json: ["issuer": issuer]
+            )
+        }
+    }
+}

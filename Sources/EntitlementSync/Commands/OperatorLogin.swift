@@ -1,9 +1,10 @@
+import Foundation
+import Postgres
 import ArgumentParser
 import Composition
 import Configuring
-import Foundation
 import Logging
-import Postgres
+import Reports
 import SupportDesk
 
 extension OperatorCommand {
@@ -15,7 +16,7 @@ extension OperatorCommand {
         )
 
         @Argument(help: "The operator's name; left out, the console signs this terminal in.") var name: String?
-        @Option(help: "A file with the password, where nobody can be asked.") var passwordFile: String?
+        @Option(help: "A file with the password, where there is no terminal to ask at.") var passwordFile: String?
         @Option(help: "A file with the password to have from now on.") var newPasswordFile: String?
         @Option(help: "A file with the base32 secret of the device to have from now on; --code has to be its code.")
         var newDeviceFile: String?
@@ -59,8 +60,7 @@ extension OperatorCommand {
                             // The session that was here is not kept beside the new one.
                             if let before { try await operators.signOut(before.digest) }
                             try session.keep(token, client)
-                            try options.print("signed in as \(name)", json: ["name": name])
-                            return .done
+                            return try signedIn(name)
                         case .not(.needs(let needs)):
                             try await fill(needs, in: &shown)
                         case .not(.wait(let wait)):
@@ -91,19 +91,20 @@ extension OperatorCommand {
             let code = try await operators.askTerminal(token.digest)
             let place = url.map { $0 + "/console/terminal" } ?? "/console/terminal at the console's address"
             let spelled = String(code.prefix(4)) + "-" + String(code.dropFirst(4))
-            FileHandle.standardError.write(
-                Data("open \(place) in your browser, and type there: \(spelled)\n".utf8)
-            )
+            Output.write("open \(place) in your browser, and type there: \(spelled)\n", to: .standardError)
             let deadline = ContinuousClock.now + .seconds(300)
             while ContinuousClock.now < deadline {
                 try await Task.sleep(for: .seconds(1))
                 guard let name = try await operators.name(of: token.digest) else { continue }
                 if let before { try await operators.signOut(before.digest) }
                 try session.keep(token)
-                try options.print("signed in as \(name)", json: ["name": name])
-                return .done
+                return try signedIn(name)
             }
             throw CommandFailure(.notAllowed, "the code was not typed at the console within five minutes; try again")
+        }
+
+        private func signedIn(_ name: String) throws -> ExitStatus {
+            try Answer("signed in as \(name)", json: ["name": name]).print(as: options.output)
         }
 
         private func fill(_ needs: Set<Operators.Need>, in shown: inout SignIn.Credentials) async throws {
@@ -111,12 +112,12 @@ extension OperatorCommand {
             if needs.contains(.device) {
                 try await takeUpDevice(&shown)
             } else if needs.contains(.code) {
-                shown.code = try asked(await Terminal.answer("Code: "), option: "--code")
+                shown.code = try asked(await Terminal.ask("Code: ", shown: true), option: "--code")
             }
         }
 
         private func password(_ file: String?, _ question: String, option: String) async throws -> String {
-            guard let file else { return try asked(await Terminal.secret(question), option: option) }
+            guard let file else { return try asked(await Terminal.ask(question, shown: false), option: option) }
             do { return try ValueFile.read(file) } catch {
                 throw CommandFailure(.data, "\(option): \(error.problem)")
             }
@@ -134,10 +135,10 @@ extension OperatorCommand {
 
         private func newPassword() async throws -> String {
             let first = try asked(
-                await Terminal.secret("New password, 12 characters or more: "),
+                await Terminal.ask("New password, 12 characters or more: ", shown: false),
                 option: "--new-password-file"
             )
-            let second = try asked(await Terminal.secret("Once more: "), option: "--new-password-file")
+            let second = try asked(await Terminal.ask("Once more: ", shown: false), option: "--new-password-file")
             guard first == second else { throw CommandFailure(.data, "the two are not the same; sign in again") }
             return first
         }
@@ -152,11 +153,11 @@ extension OperatorCommand {
             else {
                 throw CommandFailure(
                     .data,
-                    "--new-device-file: this role needs a second factor, and nobody can be asked"
+                    "--new-device-file: this role needs a second factor, and there is no terminal to ask at"
                 )
             }
             shown.newDevice = device
-            shown.code = try asked(await Terminal.answer("Its code: "), option: "--code")
+            shown.code = try asked(await Terminal.ask("Its code: ", shown: true), option: "--code")
         }
     }
 }

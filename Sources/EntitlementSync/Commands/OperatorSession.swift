@@ -50,7 +50,7 @@ struct SessionOptions: ParsableArguments {
         else {
             throw CommandFailure(
                 .notAllowed,
-                "--session: the file has to be yours, and nobody else may read it; delete it, and sign in again"
+                "--session: the file has to be yours, and no other user may read it; delete it, and sign in again"
             )
         }
         return String(decoding: try file.read(upToCount: 256) ?? Data(), as: UTF8.self)
@@ -60,7 +60,7 @@ struct SessionOptions: ParsableArguments {
     /// The session of the operator who has to be signed in.
     func signedIn() throws -> SessionToken {
         guard let token = try token() else {
-            throw CommandFailure(.notAllowed, "nobody is signed in; run entitlement-sync operator login NAME")
+            throw CommandFailure(.notAllowed, "no operator is signed in; run entitlement-sync operator login NAME")
         }
         return token
     }

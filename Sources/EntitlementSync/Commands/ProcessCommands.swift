@@ -1,46 +1,28 @@
 import ArgumentParser
 import Composition
 
-struct Serve: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Serves the API to users' apps until it is told to stop."
-    )
+struct Serve: RoleCommand {
+    static let configuration = CommandConfiguration(abstract: "Serves the API to users' apps until it is stopped.")
 
-    func run() async throws {
-        try await reporting {
-            try await RoleProcess(roles: [.serve]).run()
-            return .done
-        }
-    }
+    var process: RoleProcess { RoleProcess(roles: [.serve]) }
 }
 
-struct Run: AsyncParsableCommand {
+struct Run: RoleCommand {
     static let configuration = CommandConfiguration(
-        abstract:
-            "Serves the API, works off the queue and follows the schedules in one process, until it is told to stop."
+        abstract: "Serves the API, works off the queue and follows the schedules in one process, until it is stopped."
     )
 
-    func run() async throws {
-        try await reporting {
-            try await RoleProcess(roles: [.work, .serve, .schedule]).run()
-            return .done
-        }
-    }
+    var process: RoleProcess { RoleProcess(roles: [.work, .serve, .schedule]) }
 }
 
-struct WorkerCommand: AsyncParsableCommand {
+struct WorkerCommand: RoleCommand {
     static let configuration = CommandConfiguration(
         commandName: "worker",
-        abstract: "Works off the queue until it is told to stop."
+        abstract: "Works off the queue until it is stopped."
     )
 
     @Flag(help: "End once nothing is queued, running, delayed or unfinished in the database.")
     var untilIdle = false
 
-    func run() async throws {
-        try await reporting {
-            try await RoleProcess(roles: [.work], untilIdle: untilIdle).run()
-            return .done
-        }
-    }
+    var process: RoleProcess { RoleProcess(roles: [.work], untilIdle: untilIdle) }
 }

@@ -2,13 +2,13 @@ import ArgumentParser
 import Composition
 import Entitlements
 import Foundation
-import Logging
 import Postgres
 import Reconciliation
+import Reports
 import Runs
 import UserRequests
 
-struct Reconcile: AsyncParsableCommand {
+struct Reconcile: Command {
     static let configuration = CommandConfiguration(
         abstract: "Re-reads users and makes their records true: some, everybody who is due, or everybody."
     )
@@ -16,7 +16,7 @@ struct Reconcile: AsyncParsableCommand {
     @Argument(help: "The users' ids.")
     var users: [String] = []
 
-    @Flag(help: "Everybody whose next look is due.")
+    @Flag(help: "Every user whose next check is due.")
     var due = false
 
     @Flag(help: "Every user of the application.")
@@ -24,13 +24,13 @@ struct Reconcile: AsyncParsableCommand {
 
     @Option(
         help: """
-            Every known user whom nobody has read since an instant, such as 2027-01-31T12:00:00Z, and whomever stores' lists of \
-            what they sent since lead to.
+            Every known user who was not read since an instant, such as 2027-01-31T12:00:00Z, and those that stores' lists \
+            of what they sent since lead to.
             """
     )
     var since: String?
 
-    @Flag(help: "With --since: read nobody but those whom stores' lists lead to.")
+    @Flag(help: "With --since: read only those that stores' lists lead to.")
     var listedOnly = false
 
     @Option(
@@ -38,7 +38,7 @@ struct Reconcile: AsyncParsableCommand {
     )
     var maxDemotions: Int32?
 
-    @Option(help: "Seconds to wait for the outcomes (an hour if not told otherwise, a week for a run).")
+    @Option(help: "Seconds to wait for the outcomes (by default an hour, for a run a week).")
     var wait: Int?
 
     @Flag(help: "Only say what would be decided: stores are read, and nothing is changed.")
@@ -64,46 +64,48 @@ struct Reconcile: AsyncParsableCommand {
         }
     }
 
-    private struct Summary: Encodable { var summary: [String: Int] }
+    func prepare() throws -> PostgresTimestamp? {
+        try since.map { try Moment(argument: $0, name: "--since").timestamp }
+    }
 
-    func run() async throws {
-        try await reporting {
-            let runtime = try Runtime(level: .warning)
-            let since = try since.map { try Moment(argument: $0, name: "--since").timestamp }
-            return try await runtime.withPool { pool in
-                if users.isEmpty {
-                    let scope: RunRecord.Scope = due ? .due : all ? .all : .since
-                    let command = RunFollowing(runs: RunRecords(pool: pool), output: options.output)
-                    return try await command.ask(
-                        scope,
-                        isDry: dryRun,
-                        since: since,
-                        listsOnly: listedOnly,
-                        maxDemotions: maxDemotions,
-                        waiting: .seconds(wait ?? 604_800)
-                    )
-                }
-                guard !dryRun else { return try await performDryRun(pool) }
-                let requests = Requests(pool: pool)
-                let ids = try await queued(requests)
-                let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
-                    Output.progress($0, of: ids.count)
-                }
-                let statuses = Dictionary(try await requests.status(ids).map { ($0.id, $0) }) { first, _ in first }
-                let decisions = try await requests.decisions(ids)
-                let lines = zip(users, ids).map { user, id in
-                    ReconcileLine(
-                        userID: user,
-                        jobID: id,
-                        outcome: statuses[id]?.outcome ?? statuses[id]?.state,
-                        rule: decisions[id]?.rule,
-                        explanation: decisions[id]?.explanation ?? statuses[id]?.lastError
-                    )
-                }
-                try print(lines)
-                return ended ? Self.status(lines) : .elapsed
-            }
+    func answer(_ since: PostgresTimestamp?, _ database: Database) async throws -> Answer {
+        if users.isEmpty {
+            let command = RunFollowing(runs: RunRecords(pool: database.pool), output: options.output)
+            let status = try await command.ask(
+                due ? .due : all ? .all : .since,
+                isDry: dryRun,
+                since: since,
+                listsOnly: listedOnly,
+                maxDemotions: maxDemotions,
+                waiting: .seconds(wait ?? 604_800)
+            )
+            return .printed(status)
         }
+        let (lines, ended) = dryRun ? try await predicted(database.pool) : try await reconciled(database.pool)
+        try print(lines)
+        let isUnavailable = lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue }
+        return .printed(!ended ? .elapsed : isUnavailable ? .unavailable : .done)
+    }
+
+    /// Has a worker reconcile the users.
+    private func reconciled(_ pool: PostgresPool) async throws -> (lines: [ReconcileLine], ended: Bool) {
+        let requests = Requests(pool: pool)
+        let ids = try await queued(requests)
+        let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
+            Output.progress($0, of: ids.count)
+        }
+        let statuses = Dictionary(try await requests.status(ids).map { ($0.id, $0) }) { first, _ in first }
+        let decisions = try await requests.decisions(ids)
+        let lines = zip(users, ids).map { user, id in
+            ReconcileLine(
+                userID: user,
+                jobID: id,
+                outcome: statuses[id]?.outcome ?? statuses[id]?.state,
+                rule: decisions[id]?.rule,
+                explanation: decisions[id]?.explanation ?? statuses[id]?.lastError
+            )
+        }
+        return (lines, ended)
     }
 
     /// - Throws: `CommandFailure` that names the users which the application does not have: one of many is hard to find.
@@ -113,16 +115,12 @@ struct Reconcile: AsyncParsableCommand {
         {
             guard let unknown = try? await requests.unknown(among: users), !unknown.isEmpty else { throw error }
             let named = unknown.prefix(20).joined(separator: ", ") + (unknown.count > 20 ? ", …" : "")
-            throw CommandFailure(.data, "user_id: no such user: \(named). Nobody was queued; leave them out.")
+            throw CommandFailure(.data, "user_id: no such user: \(named). No user was queued; leave them out.")
         }
     }
 
-    private static func status(_ lines: [ReconcileLine]) -> ExitStatus {
-        lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue } ? .unavailable : .done
-    }
-
     /// Has a worker say what it would decide.
-    private func performDryRun(_ pool: PostgresPool) async throws -> ExitStatus {
+    private func predicted(_ pool: PostgresPool) async throws -> (lines: [ReconcileLine], ended: Bool) {
         let dryRuns = DryRuns(pool: pool)
         let ids = try await dryRuns.ask(users)
         let deadline = ContinuousClock.now + .seconds(wait ?? 3600)
@@ -142,16 +140,15 @@ struct Reconcile: AsyncParsableCommand {
                 predicted: answer ?? DryRunResult()
             )
         }
-        try print(lines)
-        return answers.count == Set(ids).count ? Self.status(lines) : .elapsed
+        return (lines, answers.count == Set(ids).count)
     }
 
     private func print(_ lines: [ReconcileLine]) throws {
         let counts = Dictionary(grouping: lines) { $0.outcome ?? "unknown" }.mapValues(\.count)
         switch options.output {
         case .json:
-            for line in lines { try Output.json(line) }
-            try Output.json(Summary(summary: counts))
+            for line in lines { try Output.json(line.json) }
+            try Output.json(["summary": counts])
         case .text:
             Output.table(
                 ["user", "outcome", "rule", "why"] + (dryRun ? ["type", "assets"] : []),
@@ -171,5 +168,49 @@ struct Reconcile: AsyncParsableCommand {
     private static func change(_ answer: DryRunResult) -> String {
         guard let before = answer.typeBefore, let after = answer.typeAfter else { return "-" }
         return before == after ? before : "\(before) -> \(after)"
+    }
+}
+
+/// What became of a user, as `reconcile` prints it.
+struct ReconcileLine {
+    var userID: String?
+    /// `nil`, printed as null: a dry run is no job.
+    var jobID: UUID?
+    var outcome: String?
+    var rule: String?
+    var explanation: String?
+    /// What else a dry run says; left out where it is none.
+    var predicted: DryRunResult?
+
+    var json: JSONObject {
+        let line: JSONObject = [
+            "user_id": userID, "job_id": jobID?.uuidString.lowercased(), "outcome": outcome, "rule": rule,
+            "explanation": explanation,
+        ]
+        guard let predicted else { return line }
+        let dryRun: JSONObject = [
+            "dry_run": true, "type_before": predicted.typeBefore, "type_after": predicted.typeAfter,
+            "assets": predicted.assets, "paused": predicted.isPaused,
+        ]
+        return (line + dryRun).adding("error", predicted.error)
+    }
+}
+
+extension ReconcileLine {
+    /// A line of a run.
+    init(_ line: RunRecords.Line, isDry: Bool) {
+        self.init(
+            userID: line.userID,
+            jobID: line.jobID,
+            outcome: line.outcome,
+            rule: line.rule,
+            explanation: line.explanation
+        )
+        guard isDry else { return }
+        var predicted = DryRunResult()
+        predicted.typeBefore = line.typeBefore
+        predicted.typeAfter = line.typeAfter
+        predicted.assets = Int(line.assets ?? 0)
+        self.predicted = predicted
     }
 }

@@ -8,17 +8,7 @@ struct RunFollowing {
     let runs: RunRecords
     let output: OutputFormat
 
-    /// Asks for a run and prints what became of it.
-    ///
-    /// - Parameters:
-    ///   - scope: which users it is about.
-    ///   - isDry: nothing is written.
-    ///   - since: of the scope `since`.
-    ///   - listsOnly: of the scope `since`: users are not read, save those that lists lead to.
-    ///   - maxDemotions: more than that are not written.
-    ///   - limit: how long to wait; the run goes on without anybody who waits.
-    /// - Returns: how the command ends.
-    /// - Throws: `CommandFailure` where such a run goes on, `PostgresError`.
+    /// Asks for a run and prints what became of it; the run goes on where the wait ends before it.
     func ask(
         _ scope: RunRecord.Scope,
         isDry: Bool,
@@ -46,7 +36,7 @@ struct RunFollowing {
         }
         guard run.state == .done || run.state == .stopped || run.state == .canceled else {
             switch output {
-            case .json: try Output.json(["summary": RunSummary(run)])
+            case .json: try Output.json(["summary": run.summary()])
             case .text: Output.line("run \(id) goes on; see entitlement-sync runs show \(id)")
             }
             return .elapsed
@@ -83,10 +73,10 @@ struct RunFollowing {
         case .json:
             for part in 0..<run.parts {
                 for line in try await runs.lines(of: run.id, part: part + 1) {
-                    try Output.json(ReconcileLine(line, isDry: run.isDry))
+                    try Output.json(ReconcileLine(line, isDry: run.isDry).json)
                 }
             }
-            try Output.json(["summary": RunSummary(run, changes: try await runs.changeCounts(of: run.id))])
+            try Output.json(["summary": run.summary(try await runs.changeCounts(of: run.id))])
         }
     }
 }

@@ -1,6 +1,6 @@
+import Foundation
 import Diagnostics
 import Entitlements
-import Foundation
 import Reports
 import Runs
 
@@ -10,11 +10,7 @@ struct RunReporting {
     /// Changes that a page or a JSON document holds; a file with all of them is CSV.
     private static let shown: Int32 = 5000
 
-    /// Gathers what is known of a run.
-    ///
-    /// - Parameter run: as it stands.
-    /// - Returns: the report, with the first of the changes.
-    /// - Throws: `PostgresError`.
+    /// Gathers what is known of a run, with the first of its changes.
     func report(of run: RunRecord) async throws -> RunReport {
         var report = RunReport(
             run: run.id,
@@ -51,7 +47,7 @@ struct RunReporting {
         }
         count(try await runs.changeCounts(of: run.id), of: run, into: &report)
         report.drift = RunReport.Drift(
-            looked: run.ended - (run.outcomes["store_unavailable"] ?? 0) - (run.outcomes["not_eligible"] ?? 0),
+            compared: run.ended - (run.outcomes["store_unavailable"] ?? 0) - (run.outcomes["not_eligible"] ?? 0),
             agreeing: agreeing(run)
         )
         // What is known of all records is of this moment: it says nothing of a run of last month.
@@ -59,7 +55,7 @@ struct RunReporting {
             let drift = try await InvariantMonitor(pool: runs.pool).drift()
         {
             report.drift?.oldestEvidenceSeconds = Double(drift.oldestEvidenceSeconds)
-            report.drift?.convergenceSeconds = .init(p50: drift.convergence?.half, p95: drift.convergence?.most)
+            report.drift?.convergenceSeconds = (drift.convergence?.half, drift.convergence?.most)
         }
         report.changes = try await runs.changes(of: run.id, limit: Self.shown).map { $0.reported(in: run) }
         return report
@@ -98,11 +94,6 @@ struct RunReporting {
     }
 
     /// Writes every change as CSV, as they are read.
-    ///
-    /// - Parameters:
-    ///   - run: as it stands.
-    ///   - write: gets the lines with their ends.
-    /// - Throws: `PostgresError`, and what `write` does.
     func csv(of run: RunRecord, to write: (String) throws -> Void) async throws {
         try write(RunReport.csvHeader)
         try await runs.eachChange(of: run.id) { changes in

@@ -13,55 +13,41 @@ struct RunsCommand: AsyncParsableCommand {
         defaultSubcommand: List.self
     )
 
-    struct List: AsyncParsableCommand {
+    struct List: DatabaseCommand {
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    let runs = try await RunRecords(pool: pool).list()
-                    switch options.output {
-                    case .json: for run in runs { try Output.json(RunSummary(run)) }
-                    case .text:
-                        Output.table(
-                            ["run", "scope", "dry", "state", "users", "of", "asked", "ended"],
-                            runs.map {
-                                [
-                                    "\($0.id)", $0.scopeName, $0.isDry ? "yes" : "no", $0.state.rawValue,
-                                    "\($0.ended)", $0.total.map { "\($0)" } ?? "?", $0.askedAt.formatted(.iso8601),
-                                    $0.endedAt?.formatted(.iso8601) ?? "-",
-                                ]
-                            }
-                        )
-                    }
-                    return .done
-                }
-            }
+        func answer(_ database: Database) async throws -> Answer {
+            let runs = try await RunRecords(pool: database.pool).list()
+            return Answer(
+                ["run", "scope", "dry", "state", "users", "of", "asked", "ended"],
+                runs.map {
+                    [
+                        "\($0.id)", $0.scopeName, $0.isDry ? "yes" : "no", $0.state.rawValue, "\($0.ended)",
+                        $0.total.map { "\($0)" } ?? "?", $0.askedAt.formatted(.iso8601),
+                        $0.endedAt?.formatted(.iso8601) ?? "-",
+                    ]
+                },
+                documents: runs.map { $0.summary() }
+            )
         }
     }
 
-    struct Show: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Shows a run with everybody whom it changes.")
+    struct Show: DatabaseCommand {
+        static let configuration = CommandConfiguration(abstract: "Shows a run with every user that it changes.")
 
         @Argument(help: "The run's number.") var id: Int64
         @Flag(help: "Print all changes as CSV.") var csv = false
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    let runs = RunRecords(pool: pool)
-                    guard let run = try await runs.run(id) else {
-                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
-                    }
-                    if csv {
-                        try await RunReporting(runs: runs).csv(of: run) { Output.write($0, to: .standardOutput) }
-                    } else {
-                        try await RunChanges(runs: runs).print(run, as: options.output)
-                    }
-                    return .done
-                }
+        func answer(_ database: Database) async throws -> Answer {
+            let runs = RunRecords(pool: database.pool)
+            let run = try await runs.known(id)
+            if csv {
+                try await RunReporting(runs: runs).csv(of: run) { Output.write($0, to: .standardOutput) }
+            } else {
+                try await RunChanges(runs: runs).print(run, as: options.output)
             }
+            return .printed
         }
     }
 
@@ -82,10 +68,7 @@ struct RunsCommand: AsyncParsableCommand {
             try await reporting {
                 try await Runtime(level: .warning).withPool { pool in
                     let runs = RunRecords(pool: pool)
-                    guard let run = try await runs.run(id) else {
-                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
-                    }
-                    let report = try await RunReporting(runs: runs).report(of: run)
+                    let report = try await RunReporting(runs: runs).report(of: try await runs.known(id))
                     guard let html else {
                         Output.line(try report.json())
                         return .done
@@ -105,71 +88,69 @@ struct RunsCommand: AsyncParsableCommand {
         }
     }
 
-    struct Cancel: AsyncParsableCommand {
+    struct Cancel: DatabaseCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Ends a run: what it has queued is still read, and demotes nobody."
+            abstract: "Ends a run: what it has queued is still read, and demotes no user."
         )
 
         @Argument(help: "The run's number.") var id: Int64
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    guard try await RunRecords(pool: pool).run(id) != nil else {
-                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
-                    }
-                    guard try await RunRecords(pool: pool).cancel(id) else {
-                        throw CommandFailure(.data, "ID: no run of this number goes on; see entitlement-sync runs")
-                    }
-                    try options.print("canceled", json: ["run": id])
-                    return .done
-                }
+        func answer(_ database: Database) async throws -> Answer {
+            let runs = RunRecords(pool: database.pool)
+            _ = try await runs.known(id)
+            guard try await runs.cancel(id) else {
+                throw CommandFailure(.data, "ID: no run of this number goes on; see entitlement-sync runs")
             }
+            return Answer("canceled", json: ["run": id])
         }
     }
 
-    struct Release: AsyncParsableCommand {
+    struct Release: Command {
         static let configuration = CommandConfiguration(
-            abstract: "Has the changes written that somebody has looked at, whatever the limit; each user is read anew."
+            abstract: "Has a run's reviewed changes written, whatever the limit; each user is read again."
         )
 
         @Argument(help: "The run's number: one that was stopped, or a dry run.") var id: Int64
         @Option(help: "The changes' hash, as entitlement-sync runs show prints it.") var hash: String
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                guard hash.wholeMatch(of: /[0-9a-f]{64}/) != nil else {
-                    throw CommandFailure(
-                        .data,
-                        "--hash: 64 hexadecimal digits, as entitlement-sync runs show prints them"
-                    )
-                }
-                return try await Runtime(level: .warning).withPool { pool in
-                    guard try await RunRecords(pool: pool).run(id) != nil else {
-                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
-                    }
-                    do {
-                        let run = try await RunRecords(pool: pool).release(id, hash: hash, by: Asker.name)
-                        try options.print(
-                            "run \(run) writes the changes; see entitlement-sync runs show \(run)",
-                            json: ["run": run]
-                        )
-                        return .done
-                    } catch RunRecords.Refusal.otherHash {
-                        throw CommandFailure(.data, "--hash: it is not that of this run's changes; look at them again")
-                    } catch RunRecords.Refusal.tooOld {
-                        throw CommandFailure(.data, "ID: its users were read more than 72 hours ago; ask for a new run")
-                    } catch RunRecords.Refusal.nothingToRelease {
-                        throw CommandFailure(
-                            .data,
-                            "ID: this run was not stopped, is no dry run that has ended, or was released before"
-                        )
-                    }
-                }
+        func prepare() throws {
+            guard hash.wholeMatch(of: /[0-9a-f]{64}/) != nil else {
+                throw CommandFailure(.data, "--hash: 64 hexadecimal digits, as entitlement-sync runs show prints them")
             }
         }
+
+        func answer(_: Void, _ database: Database) async throws -> Answer {
+            let runs = RunRecords(pool: database.pool)
+            _ = try await runs.known(id)
+            do {
+                let run = try await runs.release(id, hash: hash, by: Asker.name)
+                return Answer(
+                    "run \(run) writes the changes; see entitlement-sync runs show \(run)",
+                    json: ["run": run]
+                )
+            } catch RunRecords.Refusal.otherHash {
+                throw CommandFailure(.data, "--hash: it is not that of this run's changes; review them again")
+            } catch RunRecords.Refusal.tooOld {
+                throw CommandFailure(.data, "ID: its users were read more than 72 hours ago; ask for a new run")
+            } catch RunRecords.Refusal.nothingToRelease {
+                throw CommandFailure(
+                    .data,
+                    "ID: this run was not stopped, is no dry run that has ended, or was released before"
+                )
+            }
+        }
+    }
+}
+
+extension RunRecords {
+    /// - Throws: `CommandFailure` where there is no such run.
+    fileprivate func known(_ id: Int64) async throws -> RunRecord {
+        guard let run = try await run(id) else {
+            throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+        }
+        return run
     }
 }
 
@@ -177,7 +158,7 @@ struct RunsCommand: AsyncParsableCommand {
 enum Asker {
     static var name: String {
         let environment = ProcessInfo.processInfo.environment
-        let user = environment["SUDO_USER"] ?? environment["USER"] ?? environment["LOGNAME"] ?? "somebody"
+        let user = environment["SUDO_USER"] ?? environment["USER"] ?? environment["LOGNAME"] ?? "unknown"
         return "\(user)@\(ProcessInfo.processInfo.hostName)"
     }
 }

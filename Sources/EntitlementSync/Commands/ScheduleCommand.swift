@@ -1,120 +1,77 @@
 import ArgumentParser
 import Composition
 import Foundation
-import Logging
+import Reports
 import Runs
 import Schedules
 
 struct ScheduleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "schedule",
-        abstract: "Starts the runs that schedules ask for, until it is told to stop; or changes the schedules.",
+        abstract: "Starts the runs that schedules ask for, until it is stopped; or changes the schedules.",
         subcommands: [Follow.self, List.self, Set.self, Remove.self],
         defaultSubcommand: Follow.self
     )
 
-    struct Follow: AsyncParsableCommand {
+    struct Follow: RoleCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Starts and plans runs until it is told to stop. Of many such processes one leads."
+            abstract: "Starts and plans runs until it is stopped. Of many such processes one leads."
         )
 
-        func run() async throws {
-            try await reporting {
-                try await RoleProcess(roles: [.schedule]).run()
-                return .done
-            }
-        }
+        var process: RoleProcess { RoleProcess(roles: [.schedule]) }
     }
 
-    struct List: AsyncParsableCommand {
+    struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(abstract: "Shows the schedules and when each is due next.")
 
         @OptionGroup var options: OutputOptions
 
-        private struct Line: Encodable {
-            var name: String
-            var cron: String
-            var zone: String
-            var scope: String
-            var isDry: Bool
-            var maxDemotions: Int32?
-            var days: Int32?
-            var next: String?
-            var waitsSince: String?
-
-            enum CodingKeys: String, CodingKey {
-                case name, cron, zone, scope, days, next
-                case isDry = "dry_run"
-                case maxDemotions = "max_demotions"
-                case waitsSince = "waits_since"
+        func answer(_ database: Database) async throws -> Answer {
+            let (schedules, now) = try await ScheduleStore(pool: database.pool).all()
+            let next = schedules.map {
+                Scheduler.schedule(of: $0)?.next(after: max(now, $0.slotAt))?.formatted(.iso8601)
             }
-        }
-
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    let (schedules, now) = try await ScheduleStore(pool: pool).all()
-                    let lines = schedules.map { record in
-                        Line(
-                            name: record.name,
-                            cron: record.cron,
-                            zone: record.zone,
-                            scope: record.scopeName,
-                            isDry: record.isDry,
-                            maxDemotions: record.maxDemotions,
-                            days: record.days,
-                            next: Scheduler.schedule(of: record)?.next(after: max(now, record.slotAt))
-                                .map { $0.formatted(.iso8601) },
-                            waitsSince: record.lateSince.map { $0.formatted(.iso8601) }
-                        )
-                    }
-                    switch options.output {
-                    case .json: for line in lines { try Output.json(line) }
-                    case .text:
-                        Output.table(
-                            ["name", "cron", "zone", "scope", "dry run", "next"],
-                            lines.map {
-                                [
-                                    $0.name, $0.cron, $0.zone, $0.scope + ($0.days.map { ", \($0) days" } ?? ""),
-                                    $0.isDry ? "yes" : "no", $0.next ?? "never",
-                                ]
-                            }
-                        )
-                    }
-                    return .done
+            return Answer(
+                ["name", "cron", "zone", "scope", "dry run", "next"],
+                zip(schedules, next).map { schedule, next in
+                    [
+                        schedule.name, schedule.cron, schedule.zone,
+                        schedule.scopeName + (schedule.days.map { ", \($0) days" } ?? ""),
+                        schedule.isDry ? "yes" : "no", next ?? "never",
+                    ]
+                },
+                documents: zip(schedules, next).map { schedule, next in
+                    let line: JSONObject = [
+                        "name": schedule.name, "cron": schedule.cron, "zone": schedule.zone,
+                        "scope": schedule.scopeName, "dry_run": schedule.isDry,
+                    ]
+                    return line.adding("max_demotions", schedule.maxDemotions).adding("days", schedule.days)
+                        .adding("next", next).adding("waits_since", schedule.lateSince?.formatted(.iso8601))
                 }
-            }
+            )
         }
     }
 
-    struct Set: AsyncParsableCommand {
+    struct Set: Command {
         static let configuration = CommandConfiguration(abstract: "Adds a schedule, or replaces the one of its name.")
 
         @Argument(help: "Its name: small letters, digits, - and _.") var name: String
         @Option(help: "When, as in a crontab: minute hour day month weekday; or @daily and the like.") var cron: String
         @Option(help: "In which time zone: its IANA name.") var zone = "UTC"
-        @Option(help: "Whom it is about: due, all, or listed, whomever stores' lists lead to.") var scope = "due"
+        @Option(help: "Which users it is about: due, all, or listed, those that stores' lists lead to.") var scope =
+            "due"
         @Option(help: "Of the scope listed: how many days back stores list what they sent.") var days: Int32?
         @Flag(help: "Only say what would change.") var dryRun = false
         @Option(help: "Write no demotion where there would be more than this.") var maxDemotions: Int32?
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let record = try record()
-                return try await Runtime(level: .warning).withPool { pool in
-                    try await ScheduleStore(pool: pool).set(record)
-                    let next = Scheduler.schedule(of: record)?.next(after: .now).map { $0.formatted(.iso8601) }
-                    try options.print(
-                        "schedule \(name) is set; next: \(next ?? "never")",
-                        json: ["name": name, "next": next]
-                    )
-                    return .done
-                }
-            }
+        func answer(_ record: ScheduleRecord, _ database: Database) async throws -> Answer {
+            try await ScheduleStore(pool: database.pool).set(record)
+            let next = Scheduler.schedule(of: record)?.next(after: .now)?.formatted(.iso8601)
+            return Answer("schedule \(name) is set; next: \(next ?? "never")", json: ["name": name, "next": next])
         }
 
-        private func record() throws -> ScheduleRecord {
+        func prepare() throws -> ScheduleRecord {
             guard name.wholeMatch(of: /[a-z][a-z0-9_-]{0,39}/) != nil else {
                 throw CommandFailure(.data, "NAME: up to 40 small letters, digits, - and _, the first one a letter")
             }
@@ -150,22 +107,17 @@ struct ScheduleCommand: AsyncParsableCommand {
         }
     }
 
-    struct Remove: AsyncParsableCommand {
+    struct Remove: DatabaseCommand {
         static let configuration = CommandConfiguration(abstract: "Removes a schedule; a run that it started goes on.")
 
         @Argument(help: "Its name.") var name: String
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
-                    guard try await ScheduleStore(pool: pool).remove(name) else {
-                        throw CommandFailure(.data, "NAME: there is no schedule of this name")
-                    }
-                    try options.print("removed", json: ["name": name])
-                    return .done
-                }
+        func answer(_ database: Database) async throws -> Answer {
+            guard try await ScheduleStore(pool: database.pool).remove(name) else {
+                throw CommandFailure(.data, "NAME: there is no schedule of this name")
             }
+            return Answer("removed", json: ["name": name])
         }
     }
 }

@@ -2,11 +2,11 @@ import ArgumentParser
 import Composition
 import Diagnostics
 import Entitlements
-import Foundation
-import Logging
+import Postgres
 import Queue
+import Reports
 
-struct ScoreCommand: AsyncParsableCommand {
+struct ScoreCommand: Command {
     static let configuration = CommandConfiguration(
         commandName: "score",
         abstract: "Compares what MODE=observe would have done with what the application's own code did.",
@@ -19,59 +19,36 @@ struct ScoreCommand: AsyncParsableCommand {
     @Option(help: "Leave out users whose newest decision is older than an instant, such as 2027-01-31.")
     var since: String?
 
-    @Option(help: "Print at most so many differences (200 in a table, else all); the totals count all.")
-    var limit: Int?
-
-    @Flag(help: "Print the differences as CSV, and the totals on stderr.")
-    var csv = false
-
+    @OptionGroup var list: ListOptions
     @OptionGroup var options: OutputOptions
 
-    func validate() throws {
-        guard limit.map({ $0 >= 0 }) ?? true else { throw ValidationError("--limit: give 0 or more") }
+    func validate() throws { try list.checkLimit() }
+
+    func prepare() throws -> PostgresTimestamp? {
+        try since.map { try Moment(argument: $0, name: "--since").timestamp }
     }
 
-    func run() async throws {
-        try await reporting {
-            let runtime = try Runtime(level: .warning)
-            let moment = try since.map { try Moment(argument: $0, name: "--since").timestamp }
-            return try await runtime.withPool { pool in
-                let list = DifferenceList<Shadow.Line>(
-                    format: csv ? nil : options.output,
-                    limit: limit,
-                    head: ["user", "decided", "difference", "rule", "was", "ours", "host", "why"]
-                )
-                list.begin(csv: "user_id,at,difference,outcome,rule,type_before,our_type,host_type,explanation")
-                let score = PrintedScore(try await Shadow(pool: pool).score(since: moment) { try list.add($0) })
-                try list.end(score, sentences: score.sentences)
-                return .done
-            }
-        }
+    func answer(_ since: PostgresTimestamp?, _ database: Database) async throws -> Answer {
+        let list = DifferenceList<Shadow.Line>(
+            list,
+            format: options.output,
+            head: ["user", "decided", "difference", "rule", "was", "ours", "host", "why"],
+            csv: "user_id,at,difference,outcome,rule,type_before,our_type,host_type,explanation"
+        )
+        let score = Score(counts: try await Shadow(pool: database.pool).score(since: since) { try list.add($0) })
+        try list.end(score.json, sentences: score.sentences)
+        return .printed
     }
 }
 
 extension Shadow.Line: PrintedDifference {
-    private enum Keys: String, CodingKey {
-        case at, difference, outcome, rule, explanation
-        case userID = "user_id"
-        case typeBefore = "type_before"
-        case ours = "our_type"
-        case host = "host_type"
-    }
-
     private var decidedAt: String { Instant(at).machineText }
 
-    func encode(to encoder: any Encoder) throws {
-        var row = encoder.container(keyedBy: Keys.self)
-        try row.encode(userID, forKey: .userID)
-        try row.encode(decidedAt, forKey: .at)
-        try row.encode(kind.rawValue, forKey: .difference)
-        try row.encode(outcome, forKey: .outcome)
-        try row.encode(rule, forKey: .rule)
-        try row.encode(typeBefore, forKey: .typeBefore)
-        try row.encode(ours, forKey: .ours)
-        try row.encode(host, forKey: .host)
-        try row.encode(explanation, forKey: .explanation)
+    var json: JSONObject {
+        [
+            "user_id": userID, "at": decidedAt, "difference": kind.rawValue, "outcome": outcome, "rule": rule,
+            "type_before": typeBefore, "our_type": ours, "host_type": host, "explanation": explanation,
+        ]
     }
 
     var fields: [String] {
@@ -84,30 +61,25 @@ extension Shadow.Line: PrintedDifference {
 }
 
 /// The score, as it is printed.
-private struct PrintedScore: Encodable {
-    private let counts: [Shadow.Kind: Int]
-
-    init(_ counts: [Shadow.Kind: Int]) { self.counts = counts }
-
-    private enum Keys: String, CodingKey { case users, compared, agreeing, agreement, kinds }
+private struct Score {
+    let counts: [Shadow.Kind: Int]
 
     private var compared: Int { counts.reduce(0) { $0 + ($1.key.isJudged ? $1.value : 0) } }
     private var agreeing: Int { counts[.agrees] ?? 0 }
     private var users: Int { counts.values.reduce(0, +) }
 
-    func encode(to encoder: any Encoder) throws {
-        var row = encoder.container(keyedBy: Keys.self)
-        try row.encode(users, forKey: .users)
-        try row.encode(compared, forKey: .compared)
-        try row.encode(agreeing, forKey: .agreeing)
+    var json: JSONObject {
         // A share from 0 to 1; null where no user can be compared.
-        try row.encode(compared > 0 ? Double(agreeing) / Double(compared) : nil, forKey: .agreement)
+        let agreement = compared > 0 ? Double(agreeing) / Double(compared) : nil
         let kinds = Shadow.Kind.allCases.map { ($0.rawValue, counts[$0] ?? 0) }
-        try row.encode(Dictionary(kinds) { $0 + $1 }, forKey: .kinds)
+        return [
+            "users": users, "compared": compared, "agreeing": agreeing, "agreement": agreement,
+            "kinds": Dictionary(kinds) { $0 + $1 },
+        ]
     }
 
     var sentences: [String] {
-        guard users > 0 else { return ["nobody's newest decision was only observed: run a worker with MODE=observe"] }
+        guard users > 0 else { return ["no user's newest decision was only observed: run a worker with MODE=observe"] }
         // Rounded down: what is not whole is never printed as 100 %.
         let share = compared > 0 ? ", \((1000 * agreeing / compared) / 10).\((1000 * agreeing / compared) % 10) %" : ""
         let head = "\(agreeing) of \(compared) users agree with the application\(share)"
@@ -124,8 +96,8 @@ extension Shadow.Kind {
         case .agrees: "both say the same"
         case .wouldPromote: "we would promote, the application has not"
         case .wouldDemote: "we would demote, the application has not"
-        case .hostPromoted: "the application has promoted whom we would leave free"
-        case .hostDemoted: "the application has demoted whom we would leave a subscriber"
+        case .hostPromoted: "the application has promoted, we would leave the user free"
+        case .hostDemoted: "the application has demoted, we would leave the user a subscriber"
         case .deferred: "we would wait; not compared"
         case .deferredHostDemoted: "we would wait, the application has demoted; not compared"
         case .notEligible: "the account's status decides; not compared"

@@ -4,28 +4,21 @@ import Glibc
 
 /// Asks at the terminal, also where input and output are something else.
 enum Terminal {
-    /// Asks for something that is not shown while it is typed.
+    /// Asks for something, which is shown while it is typed or not; `nil`: no answer came.
     ///
-    /// - Returns: `nil`: no answer came.
-    static func secret(_ question: String) async -> String? { await ask(question, shown: false) }
-
-    /// Asks for something that may be seen.
-    static func answer(_ question: String) async -> String? { await ask(question, shown: true) }
+    /// People think for long: not on a thread that others need.
+    static func ask(_ question: String, shown: Bool) async -> String? {
+        await withCheckedContinuation { continuation in
+            DispatchQueue.global().async { continuation.resume(returning: line(question, shown: shown)) }
+        }
+    }
 
     /// Says something; returns whether anybody is there to read it.
-    @discardableResult
     static func say(_ text: String) -> Bool {
         guard let descriptor = opened() else { return false }
         defer { close(descriptor) }
         write(text, to: descriptor)
         return true
-    }
-
-    /// People think for long: not on a thread that others need.
-    private static func ask(_ question: String, shown: Bool) async -> String? {
-        await withCheckedContinuation { continuation in
-            DispatchQueue.global().async { continuation.resume(returning: line(question, shown: shown)) }
-        }
     }
 
     private static func opened() -> CInt? {

@@ -1,9 +1,6 @@
 import ArgumentParser
 import Composition
 import Entitlements
-import Foundation
-import Logging
-import Postgres
 import Reports
 import SupportDesk
 
@@ -15,7 +12,7 @@ struct TicketsCommand: AsyncParsableCommand {
         defaultSubcommand: List.self
     )
 
-    struct List: AsyncParsableCommand {
+    struct List: SignedInCommand {
         static let configuration = CommandConfiguration(abstract: "Lists tickets, the newest first.")
 
         @Option(
@@ -29,32 +26,23 @@ struct TicketsCommand: AsyncParsableCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    let rows = try await DeskTickets(pool: pool, session: token.digest)
-                        .list(states: state.isEmpty ? nil : state.map(\.rawValue), reveal: reveal)
-                    switch options.output {
-                    case .json: for row in rows { try Output.json(row) }
-                    case .text:
-                        Output.table(
-                            ["id", "reference", "state", "kind", "store", "claimant", "owner", "touches", "opened"],
-                            rows.map {
-                                [
-                                    "\($0.id)", $0.reference, $0.state, $0.kind, $0.store ?? "-", $0.userID ?? "-",
-                                    $0.ownerID ?? "-", "\($0.touches)", $0.createdAt,
-                                ]
-                            }
-                        )
-                    }
-                    return .done
-                }
-            }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            let rows = try await DeskTickets(pool: database.pool, session: token.digest)
+                .list(states: state.isEmpty ? nil : state.map(\.rawValue), reveal: reveal)
+            return Answer(
+                ["id", "reference", "state", "kind", "store", "claimant", "owner", "touches", "opened"],
+                rows.map {
+                    [
+                        "\($0.id)", $0.reference, $0.state, $0.kind, $0.store ?? "-", $0.userID ?? "-",
+                        $0.ownerID ?? "-", "\($0.touches)", $0.createdAt,
+                    ]
+                },
+                documents: rows
+            )
         }
     }
 
-    struct Open: AsyncParsableCommand {
+    struct Open: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Opens a ticket for a claimant who wrote to support, or touches the open one."
         )
@@ -65,37 +53,31 @@ struct TicketsCommand: AsyncParsableCommand {
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
-        func run() async throws {
-            try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    let id = try await DeskTickets(pool: pool, session: token.digest)
-                        .open(claimant: claimant, orderID: orderID, reason: reason)
-                    guard let id else {
-                        throw CommandFailure(
-                            .notAllowed,
-                            "the purchase is the claimant's already, or it is a case of your own account"
-                        )
-                    }
-                    try options.print("ticket \(id) is open", json: Acted(id: id, action: "open"))
-                    return .done
-                }
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            let id = try await DeskTickets(pool: database.pool, session: token.digest)
+                .open(claimant: claimant, orderID: orderID, reason: reason)
+            guard let id else {
+                throw CommandFailure(
+                    .notAllowed,
+                    "the purchase is the claimant's already, or it is a case of your own account"
+                )
             }
+            return Answer("ticket \(id) is open", json: ["id": id, "action": "open"])
         }
     }
 }
 
-struct TicketCommand: AsyncParsableCommand {
+struct TicketCommand: SignedInCommand {
     static let configuration = CommandConfiguration(
         commandName: "ticket",
         abstract: "Shows a ticket, or acts on it; in an operator's name.",
         discussion: """
             claim        take it, for half an hour
             release      put it back
-            refresh      have the evidence collected anew
+            refresh      have the evidence collected again
             approve      agree to a transfer, on the evidence named by --evidence
             waive        skip the rest of the time that the owner has to object: --reason; for seniors
-            withdraw     take back what you have approved: the case begins anew, others' approvals are void as well
+            withdraw     take back what you have approved: the case begins again, others' approvals are void as well
             transfer     have an approved transfer carried out
             token        tell the App Store again whose the transferred purchases are, where that came to nothing
             resolve      say what became of a transfer that can't end by itself: --how moved or not_moved
@@ -118,12 +100,10 @@ struct TicketCommand: AsyncParsableCommand {
             show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, token, resolve, note or ask.
             """
     )
-    var action =
-        Action
-        .show
+    var action = Action.show
     @Option(
         help:
-            "approve, refuse --how grant_until_end: the evidence's hash as show prints it, or its first 12 signs or more."
+            "approve, refuse --how grant_until_end: the evidence's hash as show prints it, or at least its first 12 characters."
     )
     var evidence: String?
     @Option(help: "approve: something else that the transfer moves, as show prints it; once for each.")
@@ -141,7 +121,9 @@ struct TicketCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard !bindsEvidence || (evidence ?? "").utf8.count >= 12 else {
-            throw ValidationError("--evidence: give the hash that `ticket ID show` prints, 12 signs of it or more")
+            throw ValidationError(
+                "--evidence: give the hash that `ticket ID show` prints, at least 12 characters of it"
+            )
         }
         guard action != .refuse || how != nil else {
             throw ValidationError("--how: give refuse, guide_to_login, store_refund or grant_until_end")
@@ -162,43 +144,30 @@ struct TicketCommand: AsyncParsableCommand {
         }
     }
 
-    func run() async throws {
-        try await reporting {
-            let token = try session.signedIn()
-            return try await Runtime(level: .warning).withPool { pool in
-                let desk = DeskTickets(pool: pool, session: token.digest)
-                guard let id = try await desk.id(of: ticket) else {
-                    throw CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")
-                }
-                guard let act = try await act(id, desk) else {
-                    guard let shown = try await desk.show(id, reveal: reveal) else {
-                        throw CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")
-                    }
-                    switch options.output {
-                    case .json: Output.line(PlainText.escaped(shown))
-                    case .text: Output.line(try TicketText(shown).text)
-                    }
-                    return .done
-                }
-                let refusal = try await desk.act(act, on: id)
-                if let refusal, DeskRefusal(refusal).isFirstOfSeveral {
-                    try options.print(
-                        "ticket \(id): \(DeskRefusal(refusal).sentence(state: nil))",
-                        json: Acted(id: id, action: "agreed")
-                    )
-                    return .done
-                }
-                if let refusal {
-                    let state = try await desk.show(id).map { try TicketText($0).state }
-                    throw CommandFailure(.notAllowed, DeskRefusal(refusal).sentence(state: state))
-                }
-                try options.print(
-                    "ticket \(id): \(action.done)",
-                    json: Acted(id: id, action: action.rawValue)
-                )
-                return .done
+    func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+        let desk = DeskTickets(pool: database.pool, session: token.digest)
+        guard let id = try await desk.id(of: ticket) else { throw unknown }
+        guard let act = try await act(id, desk) else {
+            guard let shown = try await desk.show(id, reveal: reveal) else { throw unknown }
+            switch options.output {
+            case .json: Output.line(PlainText.escaped(shown))
+            case .text: Output.line(try TicketText(shown).text)
             }
+            return .printed
         }
+        guard let word = try await desk.act(act, on: id) else {
+            return Answer("ticket \(id): \(action.done)", json: ["id": id, "action": action.rawValue])
+        }
+        let refusal = DeskRefusal(word)
+        if refusal.isFirstOfSeveral {
+            return Answer("ticket \(id): \(refusal.sentence(state: nil))", json: ["id": id, "action": "agreed"])
+        }
+        let state = try await desk.show(id).map { try TicketText($0).state }
+        throw CommandFailure(.notAllowed, refusal.sentence(state: state))
+    }
+
+    private var unknown: CommandFailure {
+        CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")
     }
 
     private func act(_ id: Int64, _ desk: DeskTickets) async throws -> DeskTickets.Act? {
@@ -223,13 +192,11 @@ struct TicketCommand: AsyncParsableCommand {
 
     /// The hash of the evidence as it is now, if it is the one that was seen.
     private func shownHash(_ id: Int64, _ desk: DeskTickets) async throws -> [UInt8] {
-        guard let shown = try await desk.show(id) else {
-            throw CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")
-        }
+        guard let shown = try await desk.show(id) else { throw unknown }
         guard let hash = try TicketText(shown).hash, hash.hasPrefix((evidence ?? "").lowercased()) else {
             throw CommandFailure(
                 .notAllowed,
-                "--evidence: this is not the hash of the evidence as it is now; look at it again"
+                "--evidence: this is not the hash of the evidence as it is now; read it again"
             )
         }
         return Self.bytes(hash)
@@ -246,8 +213,8 @@ extension TicketCommand.Action {
     fileprivate var done: String {
         switch self {
         case .transfer: "the transfer has begun; a worker carries it out"
-        case .token: "the App Store will be told again"
-        case .refresh: "the evidence will be collected anew"
+        case .token: "the App Store will be notified again"
+        case .refresh: "the evidence will be collected again"
         case .ask: "the claimant is asked"
         case .waive: "the owner is waited for no longer, and may object until the transfer begins"
         default: "\(rawValue) done"
@@ -256,8 +223,3 @@ extension TicketCommand.Action {
 }
 
 extension TicketState: ExpressibleByArgument {}
-
-private struct Acted: Encodable {
-    var id: Int64
-    var action: String
-}

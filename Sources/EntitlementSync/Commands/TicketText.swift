@@ -1,13 +1,12 @@
 import Entitlements
 import Foundation
+import Reports
 import SupportDesk
 
 /// A ticket as people read it at a terminal: everything that a decision needs.
 struct TicketText {
     private let ticket: DeskTicket
 
-    /// - Parameter json: what the desk's records give.
-    /// - Throws: `DecodingError`, where they give something else.
     init(_ json: String) throws { ticket = try DeskTicket(json: json) }
 
     /// Where the ticket stands.
@@ -77,7 +76,7 @@ struct TicketText {
         }
         for other in ticket.evidence?.alsoMoves ?? [] { lines.append("  would also move \(other.text)") }
         for lookup in ticket.evidence?.lookups ?? [] {
-            lines.append("  looked up  \(Self.harmless(lookup.id)): \(LookupWords.said(lookup).words)")
+            lines.append("  lookup     \(Self.harmless(lookup.id)): \(LookupWords.said(lookup).words)")
         }
         for (words, tickets) in ticket.evidence?.background ?? [] {
             let which = tickets.map { "\($0)" }.joined(separator: ", ")
@@ -87,16 +86,7 @@ struct TicketText {
     }
 
     /// Words of operators and users, in which nothing passes for a line of ours or steers the terminal.
-    private static func harmless(_ text: String) -> String {
-        String(
-            text.unicodeScalars.map { scalar in
-                switch scalar.properties.generalCategory {
-                case .control, .format, .lineSeparator, .paragraphSeparator: " "
-                default: Character(scalar)
-                }
-            }
-        )
-    }
+    private static func harmless(_ text: String) -> String { PlainText.harmless(text, sign: " ") }
 
     /// To the second, in UTC as the database gives it.
     private static func moment(_ text: String) -> String { text.prefix(19) + "Z" }

@@ -7,13 +7,6 @@ struct Markup: ExpressibleByStringInterpolation, Sendable {
     init(stringLiteral value: StaticString) { text = value.description }
     init(stringInterpolation: Interpolation) { text = stringInterpolation.text }
 
-    /// Several pieces, one after the other.
-    init(_ pieces: [Markup]) {
-        var text = ""
-        for piece in pieces { text += piece.text }
-        self.text = text
-    }
-
     struct Interpolation: StringInterpolationProtocol {
         fileprivate var text = ""
 

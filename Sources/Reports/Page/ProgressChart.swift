@@ -8,10 +8,8 @@ struct ProgressChart {
     private static let width = 1000.0
     private static let height = 300.0
 
-    /// The line in the drawing's own units: the first instant at the left, zero users at the bottom.
-    ///
-    /// - Returns: places from the left and from the top; one point stands in the middle.
-    func places() -> [(x: Double, y: Double)] {
+    /// The line from the left and the top, in the drawing's units: zero users at the bottom; one point in the middle.
+    private func places() -> [(x: Double, y: Double)] {
         let sorted = points.sorted { $0.at < $1.at }
         guard let first = sorted.first?.at, let last = sorted.last?.at else { return [] }
         let span = last.timeIntervalSince(first)

@@ -32,7 +32,7 @@ struct ReportPage {
         <div class="charts">
         \(charts)</div>
         \(facts("Drift", "drift", report.strayed))\
-        \(facts("The run", "run", report.identity + (report.lists ?? []).map { Fact("A store's list", .text($0)) }))\
+        \(facts("The run", "run", report.identity + (report.lists ?? []).compactMap { Fact("A store's list", .text($0)) }))\
         \(changes)
         </main>
         <footer><p>Times are in UTC. The page holds everything that it shows, and loads nothing.</p></footer>

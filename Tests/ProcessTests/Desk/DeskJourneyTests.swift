@@ -165,7 +165,7 @@ import Testing
             let after = try await bea.run("ticket", "1")
             #expect(after.out.contains("The App Store was not told whose it is: there is no key for it"), "\(after)")
             let again = try await bea.run("ticket", "1", "token")
-            #expect(again.out == "ticket 1: the App Store will be told again\n", "\(again)")
+            #expect(again.out == "ticket 1: the App Store will be notified again\n", "\(again)")
             try await site.until(told)
             worker.signal(SIGTERM)
             #expect(try await worker.ending().code == 0)
@@ -193,7 +193,7 @@ import Testing
                 ofItemAtPath: bea.folder + "/session"
             )
             let open = try await bea.run("tickets")
-            #expect(open.code == 77 && open.err.contains("nobody else may read it"), "\(open)")
+            #expect(open.code == 77 && open.err.contains("no other user may read it"), "\(open)")
             let wrong = try await site.run(
                 "operator",
                 "login",

@@ -10,7 +10,7 @@ struct BudgetCheckTests {
     private static let forecast = RunForecast(requestsPerMinute: 480, reserved: 0.3)
 
     private static func check(_ looks: Int64, known: Int64 = 0, days: Int64 = 0) -> Check {
-        BudgetCheck.check(.init(looks: looks, known: known, backgroundDays: days, perMinute: 480), forecast)
+        BudgetCheck.check(.init(checks: looks, known: known, backgroundDays: days, perMinute: 480), forecast)
     }
 
     @Test func `A day that suffices is fine, and one that hardly does is told of before`() {
@@ -28,7 +28,7 @@ struct BudgetCheckTests {
             check.fix.firstMatch(of: /REVENUECAT_REQUESTS_PER_MINUTE=(\d+)/).flatMap { Int($0.1) }
         )
         let larger = RunForecast(requestsPerMinute: Double(wanted), reserved: 0.3)
-        #expect(BudgetCheck.check(.init(looks: 500_000, known: 0, backgroundDays: 0, perMinute: wanted), larger).ok)
+        #expect(BudgetCheck.check(.init(checks: 500_000, known: 0, backgroundDays: 0, perMinute: wanted), larger).ok)
         #expect(!check.fix.contains("BACKGROUND_LOOK_DAYS"))
     }
 
@@ -50,7 +50,7 @@ struct BudgetCheckTests {
 
     @Test func `Where nothing limits looks, or nobody has counted them, nothing is wrong`() {
         #expect(BudgetCheck.check(nil, Self.forecast).ok)
-        let day = BudgetCheck.Day(looks: 1_000_000_000, known: 0, backgroundDays: 0, perMinute: 0)
+        let day = BudgetCheck.Day(checks: 1_000_000_000, known: 0, backgroundDays: 0, perMinute: 0)
         #expect(BudgetCheck.check(day, RunForecast(requestsPerMinute: nil)).ok)
     }
 }

@@ -1,5 +1,32 @@
 import Composition
+import Entitlements
 import Foundation
+import Postgres
+import Queue
+
+/// An instant as it is typed: ISO 8601 with or without a time; a day alone means its beginning in UTC.
+struct Moment {
+    var text: String
+    var timestamp: PostgresTimestamp
+
+    /// The last instant that is written alike: what is shown to the millisecond was some microseconds later.
+    var last: PostgresTimestamp {
+        guard let digits = text.firstMatch(of: /\.([0-9]+)/)?.1.count, digits < 6 else { return timestamp }
+        let unit = (digits..<6).reduce(Int64(1)) { unit, _ in unit * 10 }
+        return (Instant(timestamp) + .microseconds(unit - 1)).timestamp
+    }
+
+    /// - Throws: `CommandFailure` that names the argument.
+    init(argument: String, name: String) throws {
+        let full = argument.count == 10 ? argument + "T00:00:00Z" : argument
+        let fractional = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+        guard let date = (try? Date(full, strategy: .iso8601)) ?? (try? Date(full, strategy: fractional)) else {
+            throw CommandFailure(.data, "\(name): write an instant such as 2027-01-31 or 2027-01-31T12:00:00Z")
+        }
+        text = full
+        timestamp = PostgresTimestamp(date)
+    }
+}
 
 /// A proof or claim as it is written on the command line: `[STORE:]KIND=VALUE` or `[STORE:]KIND=@FILE`.
 struct ProofArgument: Encodable {
@@ -13,12 +40,7 @@ struct ProofArgument: Encodable {
         "onside_order_id": "onside",
     ]
 
-    /// Reads one.
-    ///
-    /// - Parameters:
-    ///   - argument: what was written.
-    ///   - name: what faults call it.
-    /// - Throws: `CommandFailure` that names the argument.
+    /// - Throws: `CommandFailure` that calls the argument by its name.
     init(_ argument: String, name: String) throws {
         guard let equals = argument.firstIndex(of: "=") else {
             throw CommandFailure(.data, "\(name): write [STORE:]KIND=VALUE or [STORE:]KIND=@FILE")
@@ -34,19 +56,22 @@ struct ProofArgument: Encodable {
         store = words.count == 2 ? words[0] : usual
         value = String(argument[argument.index(after: equals)...])
         guard value.hasPrefix("@") else { return }
-        guard let data = FileManager.default.contents(atPath: String(value.dropFirst())),
-            let text = String(data: data, encoding: .utf8)
-        else { throw CommandFailure(.data, "\(name): the file can't be read as UTF-8 text: \(value.dropFirst())") }
+        guard let text = textOfFile(String(value.dropFirst())) else {
+            throw CommandFailure(.data, "\(name): the file can't be read as UTF-8 text: \(value.dropFirst())")
+        }
         value = text.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
     /// Turns arguments into the JSON that `request_restore` takes.
-    ///
-    /// - Throws: `CommandFailure` that names the argument by its place.
     static func json(_ arguments: [String]) throws -> String {
         let proofs = try arguments.enumerated().map { index, argument in
             try ProofArgument(argument, name: "--proof \(index + 1)")
         }
         return String(decoding: try JSONEncoder().encode(proofs), as: UTF8.self)
     }
+}
+
+/// A file's text; `nil` where it can't be read as UTF-8.
+func textOfFile(_ path: String) -> String? {
+    FileManager.default.contents(atPath: path).flatMap { String(data: $0, encoding: .utf8) }
 }

@@ -57,3 +57,26 @@ package struct APIConfig: Sendable {
         package var keysURL: String?
     }
 }
+
+/// The support desk's pages: where they listen, and how operators sign in.
+package struct ConsoleConfig: Sendable {
+    /// `nil`: the admin address serves the console.
+    package var address: Config.ListenAddress?
+    /// How browsers reach it, without a slash at the end: `https://desk.example.com`.
+    package var url: String?
+    /// `nil`: operators have passwords and devices of their own here.
+    package var provider: Provider?
+
+    /// The team's identity provider.
+    package struct Provider: Sendable {
+        package var issuer: String
+        package var clientID: String
+        package var clientSecret: Secret
+        package var scopes: String
+        package var groupsClaim: String
+        /// The first whose group a person is in is theirs.
+        package var roles: [(role: String, group: String)]
+        /// How long a sign-in is good for: in this time the provider's word is asked for again.
+        package var session: Duration
+    }
+}

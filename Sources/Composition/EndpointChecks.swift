@@ -7,19 +7,13 @@ import StoreEvents
 import SupportConsole
 import Transport
 
-/// What `doctor` finds of the doors: how senders are told, and whether the keys to tell them by can be had.
-package struct DoorChecks {
+/// What `doctor` finds of the endpoints: which are open, and whether the keys of callers' tokens can be had.
+package enum EndpointChecks {
     /// How far a clock may be off before tokens are refused for it, in seconds.
     private static let tolerance: Int64 = 30
 
-    package let runtime: Runtime
-
-    package init(runtime: Runtime) {
-        self.runtime = runtime
-    }
-
     /// Asks what has to be asked.
-    package func checks() async -> [Check] {
+    package static func checks(_ runtime: Runtime) async -> [Check] {
         let config = runtime.config
         let api = config.api
         var checks: [Check] = []
@@ -28,54 +22,31 @@ package struct DoorChecks {
         if api.webhooks.takesRevenueCat { open.append("RevenueCat's webhooks") }
         if config.appStore.bundleID != nil { open.append("the App Store's notifications") }
         if api.webhooks.push != nil { open.append("Google Play's notifications") }
-        checks.append(
-            Check(
-                name: "doors",
-                ok: true,
-                detail: open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", "),
-                fix: ""
-            )
-        )
+        checks.append(.passed("endpoints", open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", ")))
         guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
-        let http = HTTPClient(transport: transport, target: "google_keys")
-        if let firebase = api.firebase {
-            let tokens = try? FirebaseTokens(firebase, runtime, transport)
-            if let tokens {
-                checks += await probe("firebase", .firebaseKeysURL) { () throws(ReadFailure) in
-                    try await tokens.probeKeys()
-                }
-            }
+        if let firebase = api.firebase, let tokens = try? FirebaseTokens(firebase, runtime, transport) {
+            checks += await probe("firebase", .firebaseKeysURL, tokens.probeKeys)
         }
         if let issuer = api.issuer, let tokens = try? IssuerTokens(issuer, runtime, transport) {
-            checks += await probe("app_tokens", .appTokenKeysURL, of: "the issuer of APP_TOKEN_ISSUER") {
-                () throws(ReadFailure) in try await tokens.probeKeys()
-            }
-        }
-        if let push = api.webhooks.push {
-            let tokens = try? PushTokens(
-                audience: push.audience,
-                serviceAccount: push.serviceAccount,
-                keysURL: push.keysURL ?? PushTokens.usualKeysURL,
-                http: http,
-                logger: runtime.logger
+            checks += await probe(
+                "app_tokens",
+                .appTokenKeysURL,
+                of: "the issuer of APP_TOKEN_ISSUER",
+                tokens.probeKeys
             )
-            if let tokens {
-                checks += await probe("pubsub", .googleKeysURL) { () throws(ReadFailure) in
-                    try await tokens.probeKeys()
-                }
-            }
+        }
+        if let push = api.webhooks.push, let tokens = try? PushTokens(push, runtime, transport) {
+            checks += await probe("pubsub", .googleKeysURL, tokens.probeKeys)
         }
         if let provider = try? ProviderSignIn(runtime, transport)?.provider {
-            checks += await probe("identity_provider", .oidcIssuer, of: "the identity provider") {
-                () throws(ReadFailure) in try await provider.probe()
-            }
+            checks += await probe("identity_provider", .oidcIssuer, of: "the identity provider", provider.probe)
         }
         await transport.shutdown()
         return checks
     }
 
-    private func probe(
+    private static func probe(
         _ name: String,
         _ variable: Variable,
         of signer: String = "Google",
@@ -83,13 +54,13 @@ package struct DoorChecks {
     ) async -> [Check] {
         do throws(ReadFailure) {
             let ahead = try await ask()
-            let keys = Check(name: "keys.\(name)", ok: true, detail: "the keys of \(signer) can be had", fix: "")
+            let keys = Check.passed("keys.\(name)", "the keys of \(signer) can be had")
             guard let ahead else { return [keys] }
             return [
                 keys,
                 Check(
                     name: "clock.\(name)",
-                    ok: abs(ahead) <= Self.tolerance,
+                    ok: abs(ahead) <= tolerance,
                     detail: "this machine's clock differs from that of \(signer) by \(-ahead) s",
                     fix:
                         "Let a time service (chrony, systemd-timesyncd) set this machine's clock: tokens are refused by it."
