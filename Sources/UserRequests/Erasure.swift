@@ -39,22 +39,7 @@ package struct Erasure: Sendable {
                   FROM entitlement_sync.erase_user(\(userID)) AS e
                 """
             )
-            return try rows.first.map { row in
-                let (purchases, tickets, events, messages, isHosts) = try row.decode(
-                    Int64.self,
-                    Int64.self,
-                    Int64.self,
-                    Int64.self,
-                    Bool.self
-                )
-                return Erased(
-                    purchases: purchases,
-                    tickets: tickets,
-                    events: events,
-                    messages: messages,
-                    isHosts: isHosts
-                )
-            }
+            return try rows.first.map { row in try row.decode(into: Erased.init) }
         }
     }
 }

@@ -11,11 +11,6 @@ package struct RequestCounts: Sendable {
         package var requests: Int
         /// How long the minute lasts that they are counted in.
         package var wait: Duration
-
-        package init(requests: Int, wait: Duration) {
-            self.requests = requests
-            self.wait = wait
-        }
     }
 
     /// Takes requests of the minute that began with the first one of this key.
@@ -34,7 +29,7 @@ package struct RequestCounts: Sendable {
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no count") }
-        let (given, wait) = try row.decode(Int32.self, Double.self)
-        return Given(requests: Int(given), wait: .seconds(wait))
+        let (given, wait) = try row.decode(Int.self, Double.self)
+        return Given(requests: given, wait: .seconds(wait))
     }
 }

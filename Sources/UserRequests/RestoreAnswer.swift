@@ -16,31 +16,17 @@ package struct RestoreAnswer: Sendable, Hashable {
     package var age: Double
     package var products: [RestoredProduct]
 
+    /// How people call it, as `reference_of` in the database spells it.
+    package var reference: String { JobReference.text(of: id) }
+
+    /// Whether it will not change any more by itself.
+    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
+}
+
+extension RestoreAnswer {
     /// A restore that was asked for just now.
     package init(queued id: UUID, userID: String) {
-        self.id = id
-        self.userID = userID
-        state = "queued"
-        age = 0
-        products = []
-    }
-
-    package init(
-        id: UUID,
-        userID: String?,
-        state: String,
-        outcome: String?,
-        messageKey: String?,
-        age: Double,
-        products: [RestoredProduct]
-    ) {
-        self.id = id
-        self.userID = userID
-        self.state = state
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.age = age
-        self.products = products
+        self.init(id: id, userID: userID, state: "queued", age: 0, products: [])
     }
 
     /// A restore that a batch has ended.
@@ -60,12 +46,6 @@ package struct RestoreAnswer: Sendable, Hashable {
             products: findings.products
         )
     }
-
-    /// How people call it, as `reference_of` in the database spells it.
-    package var reference: String { JobReference.text(of: id) }
-
-    /// Whether it will not change any more by itself.
-    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
 }
 
 /// A purchase of the user's own that gives access.

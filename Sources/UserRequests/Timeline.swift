@@ -28,11 +28,7 @@ package struct Timeline: Sendable {
              ORDER BY e.at, e.kind = 'job', e.kind, e.place
             """
         )
-        var events: [Event] = []
-        for row in rows {
-            let (at, kind, text) = try row.decode(String.self, String.self, String.self)
-            events.append(Event(at: at, kind: kind, text: text))
-        }
+        var events = try rows.map { row in try row.decode(into: Event.init(at:kind:text:)) }
         if let row = host.first, until == nil {
             let (type, status) = try row.decode(String?.self, String?.self)
             let now = try await pool.query(
