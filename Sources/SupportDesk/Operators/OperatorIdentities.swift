@@ -81,11 +81,8 @@ extension Operators {
 
     /// Says that an account is a person's at the provider; it waits for another admin's word then.
     package func identify(_ name: String, as subject: String, by session: [UInt8]) async throws {
-        try await recorded(session, "manage") {
-            try await pool.query(
-                "SELECT entitlement_sync.identify_operator(\(PostgresBytes(session)), \(name), \(subject))"
-            )
-        }
+        let shown = PostgresBytes(session)
+        try await manage(session, "SELECT entitlement_sync.identify_operator(\(shown), \(name), \(subject))")
     }
 
     /// Marks an admin for the case that the provider fails, or takes the mark away.
@@ -96,14 +93,8 @@ extension Operators {
     ///   - session: another admin's, or the own; `nil`: the schema's owner does it.
     /// - Throws: `PostgresError`.
     package func markBreakGlass(_ name: String, _ marked: Bool, by session: [UInt8]?) async throws {
-        let query: PostgresQuery = """
-            SELECT entitlement_sync.mark_break_glass(\(session.map(PostgresBytes.init)), \(name), \(marked))
-            """
-        guard let session else {
-            try await pool.query(query)
-            return
-        }
-        try await recorded(session, "manage") { try await pool.query(query) }
+        let shown = session.map(PostgresBytes.init)
+        try await manage(session, "SELECT entitlement_sync.mark_break_glass(\(shown), \(name), \(marked))")
     }
 
     // MARK: Terminals
@@ -138,9 +129,7 @@ extension Operators {
                 """
             )
         }
-        guard let row = rows.first else { return nil }
-        let (user, address) = try row.decode(String.self, String.self)
-        return AskingTerminal(user: user, address: address)
+        return try rows.first?.decode(into: AskingTerminal.init)
     }
 
     /// Signs a terminal in as the operator at the console.

@@ -25,14 +25,7 @@ extension CaseRecords {
              ORDER BY n.by_agent_at DESC NULLS LAST, n.at DESC, n.value, n.kind
             """
         ).map { row in
-            let (kind, value, store, byClaimant, byAgent) = try row.decode(
-                String.self,
-                String.self,
-                String?.self,
-                Bool.self,
-                Bool.self
-            )
-            return CaseClaim(kind: kind, value: value, store: store, isByClaimant: byClaimant, isByAgent: byAgent)
+            try row.decode(into: CaseClaim.init(kind:value:store:isByClaimant:isByAgent:))
         }
     }
 

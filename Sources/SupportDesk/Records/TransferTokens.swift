@@ -3,7 +3,7 @@ import Queue
 
 /// Account tokens that are still to be written at the App Store for purchases that were moved.
 package struct TransferTokens: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
@@ -27,10 +27,10 @@ package struct TransferTokens: Sendable {
         package var transactionID: String?
     }
 
-    /// How telling the App Store of a purchase ends.
+    /// How the writing of a token at the App Store ends.
     package enum End: Sendable, Hashable {
         case set
-        /// There is nothing to tell it.
+        /// There is nothing to write.
         case skipped(Skip)
         /// It does not take it; a code.
         case refused(String)
@@ -53,6 +53,9 @@ package struct TransferTokens: Sendable {
             case .refused(let code), .givenUp(let code): code
             }
         }
+
+        /// For the log: no ids, and no tokens.
+        var word: String { reason.map { "\(state)_\($0)" } ?? state }
     }
 
     /// Why there is nothing to tell the App Store.
@@ -99,28 +102,7 @@ package struct TransferTokens: Sendable {
               LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = x.to_key
             """
         ).map { row in
-            let (id, transfer, tries, turn, user, isOurs, environment, original, transaction) = try row.decode(
-                Int64.self,
-                Int64.self,
-                Int16.self,
-                Int64.self,
-                String?.self,
-                Bool.self,
-                String.self,
-                String?.self,
-                String?.self
-            )
-            return Due(
-                id: id,
-                transferID: transfer,
-                tries: Int(tries),
-                turn: turn,
-                userID: user,
-                isOurs: isOurs,
-                environment: environment,
-                originalID: original,
-                transactionID: transaction
-            )
+            try row.decode(into: Due.init)
         }
     }
 
@@ -165,10 +147,5 @@ package struct TransferTokens: Sendable {
              WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
             """
         )
-    }
-
-    /// Notes for the operator what only people can settle.
-    package func alarm(_ name: String, _ detail: String) async throws {
-        try await Alarms.note(name, detail, in: pool)
     }
 }

@@ -3,11 +3,11 @@ import Queue
 
 /// Transfers on their way: each step is on record before the next begins.
 package struct Transfers: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    package enum Step: String, Sendable, CaseIterable {
+    package enum Step: String, Sendable, PostgresDecodable {
         case begun
         /// RevenueCat's call was begun: only a reading tells what came of it.
         case calling
@@ -50,27 +50,7 @@ package struct Transfers: Sendable {
                            WHEN x.called_at > now() - interval '10 minutes' THEN 'unsettled' END
             """
         ).map { row in
-            let (id, ticket, step, calls, tries, moves, waits) = try row.decode(
-                Int64.self,
-                Int64.self,
-                String.self,
-                Int16.self,
-                Int32.self,
-                [String].self,
-                String?.self
-            )
-            guard let known = Step(rawValue: step) else {
-                throw PostgresError(.decoding, message: "a transfer's step is not known")
-            }
-            return Due(
-                id: id,
-                ticketID: ticket,
-                step: known,
-                calls: Int(calls),
-                tries: Int(tries),
-                moves: moves,
-                waits: waits
-            )
+            try row.decode(into: Due.init)
         }
     }
 
@@ -115,10 +95,10 @@ package struct Transfers: Sendable {
         let rows = try await pool.query(
             "SELECT entitlement_sync.settle_call(\(due.id), \(Int32(clamping: due.tries)), \(hasMoved), \(isRefused))"
         )
-        guard let step = try rows.first?.decode(String.self, at: 0), let known = Step(rawValue: step) else {
+        guard let step = try rows.first?.decode(Step.self, at: 0) else {
             throw PostgresError(.decoding, message: "a transfer's step is not known")
         }
-        return known
+        return step
     }
 
     /// Carries a confirmed transfer into our own records, and ends it.
@@ -161,10 +141,5 @@ package struct Transfers: Sendable {
              WHERE x.id = \(due.id) AND x.step NOT IN ('done', 'stopped')
             """
         )
-    }
-
-    /// Notes for the operator what only people can settle.
-    package func alarm(_ name: String, _ detail: String) async throws {
-        try await Alarms.note(name, detail, in: pool)
     }
 }

@@ -110,17 +110,6 @@ extension EvidenceCollector {
         }
     }
 
-    /// Has the stores asked once more that did not say what an id leads to.
-    func lookAgain(after failure: ReadFailure) async throws -> Duration {
-        if failure.treatment == .park {
-            try await records.alarm(
-                "lookup_refused",
-                "A store refuses to look up ids that claimants named: see the evidence of open tickets, and the store's credentials."
-            )
-        }
-        return Self.patience
-    }
-
     /// When a source is asked again that did not answer: the later, the longer it has been silent.
     static func askAgain(after failure: ReadFailure, since: Instant, at now: Instant) -> Duration {
         let silence = Duration.microseconds(max(now.microseconds - since.microseconds, 0))
@@ -131,5 +120,5 @@ extension EvidenceCollector {
     /// How long a source that did not answer is left alone at first.
     private static let pause = Duration.seconds(15)
     /// How long a store that did not say what an id leads to is left alone.
-    private static let patience = Duration.seconds(3600)
+    static let patience = Duration.seconds(3600)
 }

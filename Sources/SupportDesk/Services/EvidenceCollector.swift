@@ -83,9 +83,10 @@ package struct EvidenceCollector: Service {
                     metadata: ["ticket.id": "\(ticketID)", "error.code": "\(code)"]
                 )
                 if failure == nil || failure?.treatment == .park {
-                    try await records.alarm(
+                    try await Alarms.note(
                         "evidence_uncollected",
-                        "The evidence of a ticket can't be collected: see error in the table evidence_request."
+                        "The evidence of a ticket can't be collected: see error in the table evidence_request.",
+                        in: records.pool
                     )
                 }
                 try await records.putOff(ticketID, for: failure?.retryAfter ?? .seconds(15), error: code)
@@ -117,7 +118,7 @@ package struct EvidenceCollector: Service {
             guard let about = try await records.file(of: ticketID) else { return nil }
             file = about
         }
-        var (inputs, source, silent) = try await look(into: file)
+        var (inputs, source, silent) = try await readSources(file)
         let sources = CaseSource.answers(inputs, asked: stores.sources.asked, silent: silent, before: file.sources)
         let missing = sources.filter { $0.result == .unavailable }
         let failure = missing.compactMap { silent[$0.store] }.first
@@ -144,7 +145,17 @@ package struct EvidenceCollector: Service {
             settings: settings
         )
         var waits: [Duration] = []
-        if let failure = named.failure { waits.append(try await lookAgain(after: failure)) }
+        if let failure = named.failure {
+            // A store did not say what an id leads to.
+            waits.append(Self.patience)
+            if failure.treatment == .park {
+                try await Alarms.note(
+                    "lookup_refused",
+                    "A store refuses lookups of ids that claimants named: see the evidence of open tickets, and the store's credentials.",
+                    in: records.pool
+                )
+            }
+        }
         if let failure, let since = missing.compactMap(\.since).min() {
             waits.append(Self.askAgain(after: failure, since: Instant(microseconds: since), at: file.readAt))
         }
@@ -162,7 +173,7 @@ package struct EvidenceCollector: Service {
     /// What was found, whence a transfer would move it, and the sources that did not answer in full.
     private typealias Found = (inputs: CaseInputs, source: String?, silent: [Store: ReadFailure])
 
-    private func look(into file: CaseRecords.File) async throws -> Found {
+    private func readSources(_ file: CaseRecords.File) async throws -> Found {
         var inputs = CaseInputs(
             claimant: file.claimant,
             owner: file.owner,
