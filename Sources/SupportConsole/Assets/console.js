@@ -66,7 +66,7 @@
     event.target.dataset.sent = "yes";
   });
   window.addEventListener("pageshow", (event) => {
-    // Out of the browser's memory: whoever goes back may be signed out by now.
+    // Out of the browser's memory: an operator who goes back may be signed out by now.
     if (event.persisted && document.querySelector(".who")) location.reload();
     for (const form of document.forms) delete form.dataset.sent;
   });
@@ -76,7 +76,7 @@
   const parts = () => [...document.querySelectorAll("[data-live]")];
   if (!parts().length || document.body.querySelector("#password")) return;
 
-  // Nobody stays signed in because a page was left open.
+  // No operator stays signed in because a page was left open.
   let touched = Date.now();
   for (const kind of ["keydown", "pointerdown", "wheel"]) {
     document.addEventListener(kind, () => { touched = Date.now(); }, { passive: true, capture: true });
@@ -99,7 +99,7 @@
     if (!answer.ok || answer.redirected) { live.textContent = "Load the page again: you may be signed out."; return; }
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     let changed = false;
-    // What is decided on was read: it is never exchanged under somebody's hand.
+    // What is decided on was read: it is never exchanged under the operator's hand.
     const panel = byID("panel");
     const now = fresh.getElementById("panel");
     if (panel && now && panel.dataset.guard !== now.dataset.guard) {

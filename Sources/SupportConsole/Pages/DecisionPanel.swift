@@ -26,7 +26,7 @@ struct DecisionPanel {
                 && (state == .new || state == .waitingClaimant || (state == .claimed && !isHeldByOther && !isMine)),
             "release": mayWork && state == .claimed && isMine,
             "refresh": mayWork && !isHeldByOther && Self.isLive(state),
-            "lend": visit.may("give_access") && !visit.me.isHeld && isHandled
+            "give-access": visit.may("give_access") && !visit.me.isHeld && isHandled
                 && ticket.facts?.contains("proof_verified") == true,
             "decide": visit.may("refuse") && !visit.me.isHeld && isHandled && (!isPastFirst || mayApprove),
             "may-grant": mayApprove,

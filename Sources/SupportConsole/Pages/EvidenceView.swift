@@ -56,11 +56,12 @@ struct EvidenceView {
     }
 
     private static func holder(_ holder: String?) -> String {
-        switch holder {
-        case "claimant": "the claimant"
-        case "owner": "the owner"
-        case "nobody", nil: "nobody we know"
-        case .some(let other): TicketWords.plain(other).lowercased()
+        switch holder.flatMap({ CaseHolder(rawValue: $0) }) {
+        case .claimant: "the claimant"
+        case .owner: "the owner"
+        case .unclaimed: "unclaimed"
+        case .other: "other"
+        default: "no customer that we know"
         }
     }
 

@@ -42,7 +42,7 @@ struct LogPage: Sendable {
             } else if let number = try? value.decode(Int64.self) {
                 words = "\(number)"
             } else {
-                words = try value.decode(String?.self)?.replacing("_", with: " ") ?? "nobody"
+                words = try value.decode(String?.self)?.replacing("_", with: " ") ?? "none"
             }
         }
     }

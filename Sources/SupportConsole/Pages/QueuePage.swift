@@ -30,7 +30,7 @@ struct QueuePage: Sendable {
         async let found = visit.console.queue(
             lane: lane == "all" ? nil : lane,
             kind: kind,
-            after: Self.place(query),
+            after: query["after"].flatMap { DeskConsole.Place($0) },
             limit: Self.rows + 1
         )
         let counts = try await counted
@@ -49,17 +49,9 @@ struct QueuePage: Sendable {
         if rows.count > Self.rows, let last = rows.prefix(Self.rows).last {
             values["more"] =
                 "/console?lane=\(lane)" + (kind.map { "&kind=\($0)" } ?? "")
-                + "&after=\(last.sortedBy.microsecondsSinceUnixEpoch)_\(last.id)"
+                + "&after=\(last.place.text)"
         }
         return desk.pages.page("queue", "Queue", values, visit)
-    }
-
-    /// Where a page begins, as its address has it.
-    private static func place(_ query: Form) -> DeskConsole.Place? {
-        guard let parts = query["after"]?.split(separator: "_"), parts.count == 2, let at = Int64(parts[0]),
-            let id = Int64(parts[1])
-        else { return nil }
-        return DeskConsole.Place(sortedBy: PostgresTimestamp(microsecondsSinceUnixEpoch: at), id: id)
     }
 
     private static func lanes(_ counts: [DeskConsole.Count], chosen: String, kind: String?) -> [[String: Any]] {

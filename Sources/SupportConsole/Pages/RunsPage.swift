@@ -10,7 +10,7 @@ struct RunsPage: Sendable {
 
     func add(to routes: RouterGroup<AdminContext>) {
         desk.get("runs", on: routes) { visit, _, _ in
-            let rows = try await visit.runs.list()
+            let rows = try await visit.console.runs()
             return desk.pages.page("runs", "Runs", ["rows": rows.map { Self.row($0) }, "empty": rows.isEmpty], visit)
         }
     }
@@ -45,11 +45,11 @@ struct RunsPage: Sendable {
 
     private static func scope(_ run: RunRecord) -> String {
         switch run.scope {
-        case .due: "whoever is due"
-        case .all: "everybody"
+        case .due: "users who are due"
+        case .all: "all users"
         case .since where run.listsOnly:
             "what stores list since " + (run.since?.formatted(.iso8601) ?? "then")
-        case .since: "whoever was not read since " + (run.since?.formatted(.iso8601) ?? "then")
+        case .since: "users who were not read since " + (run.since?.formatted(.iso8601) ?? "then")
         case .diff: "what run \(run.ofRun.map { "\($0)" } ?? "?") would change"
         }
     }

@@ -11,7 +11,8 @@ struct TicketActs: Sendable {
 
     func add(to routes: RouterGroup<AdminContext>) {
         for name in [
-            "claim", "release", "refresh", "lend", "approve", "waive", "withdraw", "transfer", "resolve", "refuse",
+            "claim", "release", "refresh", "give-access", "approve", "waive", "withdraw", "transfer", "resolve",
+            "refuse",
             "note", "ask", "token",
         ] {
             desk.post("tickets/:id/\(name)", on: routes) { visit, form, context in
@@ -34,7 +35,7 @@ struct TicketActs: Sendable {
         case "claim": return .claim
         case "release": return .release
         case "refresh": return .refresh
-        case "lend": return .lend
+        case "give-access": return .giveAccess
         case "withdraw": return .withdraw
         case "transfer": return .transfer
         case "token": return .token
@@ -56,17 +57,14 @@ struct TicketActs: Sendable {
             return .note(words)
         default:
             guard let hash = bytes(form["hash"] ?? "") else {
-                throw ConsoleFault.refused(.badRequest, "The form does not say which evidence was looked at.")
+                throw ConsoleFault.refused(.badRequest, "The form does not say which evidence was seen.")
             }
             return .approve(hash: hash, confirmed: form.all("confirm"))
         }
     }
 
     private static func bytes(_ digits: String) -> [UInt8]? {
-        let signs = Array(digits)
-        guard signs.count == 64 else { return nil }
-        let bytes = stride(from: 0, to: signs.count, by: 2).compactMap { UInt8(String(signs[$0...$0 + 1]), radix: 16) }
-        return bytes.count == 32 ? bytes : nil
+        [UInt8](hexadecimal: digits.lowercased()).flatMap { $0.count == 32 ? $0 : nil }
     }
 }
 

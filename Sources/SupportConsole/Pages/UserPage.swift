@@ -58,7 +58,7 @@ struct UserPage: Sendable {
         ]
         if let created = Moments.shown(user.createdAt) { values["since"] = created }
         if let read = Moments.shown(user.fullReadAt) { values["read"] = read }
-        if let look = Moments.shown(user.nextCheck) { values["look"] = look }
+        if let next = Moments.shown(user.nextCheckAt) { values["next-check"] = next }
         if let frozen = user.frozenAssets { values["frozen"] = "\(frozen)" }
         values["dry-run"] = user.dryRun.map(Self.dryRun)
         // An erased user can't be written to.

@@ -101,8 +101,8 @@ struct Said {
 
     private static let done = [
         "claim": "The ticket is yours for 30 minutes.", "release": "The ticket is anyone's again.",
-        "refresh": "The evidence is being collected anew.", "note": "The remark is on record.",
-        "lend": "The claimant has access for 72 hours, or until the case is decided.",
+        "refresh": "The evidence is being collected again.", "note": "The remark is on record.",
+        "give-access": "The claimant has access for 72 hours, or until the case is decided.",
         "approve": "Your approval is on record.", "waive": "The owner is not waited for any longer.",
         "withdraw": "Your approval is taken back.",
         "token": "A worker tells the App Store again.",

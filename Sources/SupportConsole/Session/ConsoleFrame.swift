@@ -92,7 +92,7 @@ struct ConsoleFrame: RouterMiddleware {
             )
         case let error as PostgresError: return await page(for: error, request)
         case let error as any HTTPResponseError where error.status == .notFound:
-            return await message(.notFound, "There is no such page", "Look into the queue, or search for it.", request)
+            return await message(.notFound, "There is no such page", "Open the queue, or search for it.", request)
         case let error as any HTTPResponseError where error.status.code < 500:
             return await message(error.status, "That was not understood", "Go back, and try it again.", request)
         case is NIOTooManyBytesError:
@@ -127,7 +127,12 @@ struct ConsoleFrame: RouterMiddleware {
                 request
             )
         case "55P03", "57014", "40P01", "40001":
-            return await message(.serviceUnavailable, "Somebody else is at it", "Try it again in a moment.", request)
+            return await message(
+                .serviceUnavailable,
+                "Another change is under way",
+                "Try it again in a moment.",
+                request
+            )
         default:
             desk.logger.error("a page of the console failed", metadata: ["error.code": "\(error)"])
             return await message(

@@ -84,6 +84,8 @@ package struct DeskConsole: SessionRecords {
         package var verdict: String?
         package var suggested: String?
         package var reason: String?
+
+        package var place: Place { Place(sortedBy: sortedBy, id: id) }
     }
 
     /// Where a page of the queue begins: after a row of the page before.

@@ -330,9 +330,7 @@ package struct EvidenceCollector: Service {
 
     /// Enough to tell one customer from another, and not who it is.
     private static func digest(_ customer: String) -> String {
-        SHA256.hash(data: Data(customer.utf8)).prefix(8).map { byte in
-            (byte < 16 ? "0" : "") + String(byte, radix: 16)
-        }.joined()
+        SHA256.hash(data: Data(customer.utf8)).prefix(8).hexadecimal
     }
 }
 

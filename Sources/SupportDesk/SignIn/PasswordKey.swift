@@ -20,23 +20,6 @@ package struct PasswordKey: Sendable {
         /// For tests: no password that matters may cost so little.
         package static let least = Cost(logN: 4, blockSize: 1, parallelism: 1)
 
-        private init(logN: Int, blockSize: Int, parallelism: Int) {
-            self.logN = logN
-            self.blockSize = blockSize
-            self.parallelism = parallelism
-        }
-
-        /// Reads a stored cost, such as `scrypt$15$8$3`; `nil`: it is none, or asks for more than this process gives.
-        package init?(_ text: String) {
-            let parts = text.split(separator: "$", omittingEmptySubsequences: false)
-            guard parts.count == 4, parts[0] == "scrypt", let logN = Int(parts[1]), let blockSize = Int(parts[2]),
-                let parallelism = Int(parts[3]), (1...18).contains(logN), (1...16).contains(blockSize),
-                (1...16).contains(parallelism), blockSize << logN <= 1 << 19,
-                (blockSize * parallelism) << logN <= 1 << 21
-            else { return nil }
-            self.init(logN: logN, blockSize: blockSize, parallelism: parallelism)
-        }
-
         /// The form that is stored.
         package var text: String { "scrypt$\(logN)$\(blockSize)$\(parallelism)" }
 
@@ -116,4 +99,33 @@ extension PasswordKey: CustomStringConvertible, CustomReflectable {
     /// Nothing of the key.
     package var description: String { "PasswordKey(redacted)" }
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
+}
+
+extension PasswordKey.Cost {
+    /// Reads a stored cost, such as `scrypt$15$8$3`; `nil`: it is none, or asks for more than this process gives.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "$", omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0] == "scrypt", let logN = Int(parts[1]), let blockSize = Int(parts[2]),
+            let parallelism = Int(parts[3]), (1...18).contains(logN), (1...16).contains(blockSize),
+            (1...16).contains(parallelism), blockSize << logN <= 1 << 19,
+            (blockSize * parallelism) << logN <= 1 << 21
+        else { return nil }
+        self.init(logN: logN, blockSize: blockSize, parallelism: parallelism)
+    }
+}
+
+/// Passwords that are tried first, from the frequency list of the zxcvbn estimator (MIT licence): its first 12,000 without the digits
+/// and signs around them, and all of twelve characters and more.
+enum CommonPasswords {
+    private static let words = Set(
+        String(decoding: PackageResources.common_passwords_txt, as: UTF8.self).split(separator: "\n").map(String.init)
+    )
+
+    /// Whether a password is such a word, alone or between digits and signs, or digits alone.
+    static func contains(_ password: String) -> Bool {
+        let text = password.lowercased()
+        let isSign = { (character: Character) in !character.isLetter }
+        let core = String(text.drop(while: isSign).reversed().drop(while: isSign).reversed())
+        return words.contains(text) || words.contains(core) || text.allSatisfy { $0.isNumber || $0.isWhitespace }
+    }
 }

@@ -8,7 +8,7 @@ package enum DryRunWords {
     /// - Returns: the sentence.
     package static func sentence(_ run: DeskUser.DryRun) -> String {
         guard run.error != ReadFailure.Code.locked.rawValue else {
-            return "Somebody was at work on this user's records each time. Ask again in a moment."
+            return "Another process worked on this user's records each time. Ask again in a moment."
         }
         guard run.outcome != Outcome.storeUnavailable.rawValue else {
             let reason = run.error.map { TicketWords.plain($0).lowercased() }

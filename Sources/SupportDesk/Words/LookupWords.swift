@@ -12,16 +12,16 @@ package enum LookupWords {
         case (.found, _): return (found(lookup, by: store), .known)
         case (.unknown, _): return ("\(store) knows nothing of the kind for this app.", .against)
         case (.unavailable, _): return ("\(store) did not answer; a worker asks again.", .known)
-        case (.cannotBeLookedUp, .sandbox):
+        case (_, .sandbox):
             return (
-                "It can't be looked up: \(store) looks orders up in production alone, and this one may be of the sandbox.",
+                "No lookup is possible: \(store) has lookups of orders in production alone, and this one may be of the sandbox.",
                 .known
             )
-        case (.cannotBeLookedUp, .storeOff):
+        case (_, .storeOff):
             return ("\(store) can't be asked about it: no credentials are set.", .known)
-        case (.cannotBeLookedUp, .form), (.cannotBeLookedUp, nil):
+        case (_, .form), (_, nil):
             let who = lookup.store.map { "\(name($0)) does not take" } ?? "no store takes"
-            return ("It can't be looked up: \(who) it for one of its ids.", .known)
+            return ("No lookup is possible: \(who) it for one of its ids.", .known)
         }
     }
 

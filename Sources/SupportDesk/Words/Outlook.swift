@@ -36,12 +36,12 @@ package struct Outlook: Sendable, Hashable {
         let start = "If you approve, \(moved) may move from the owner to the claimant"
         let asked =
             ownerHours.map {
-                " The owner is told now that it was asked for, never by whom, and has \($0) \($0 == 1 ? "hour" : "hours") to object."
+                " The owner is notified now that it was asked for, never who asked, and has \($0) \($0 == 1 ? "hour" : "hours") to object."
             } ?? ""
         return
             (then.isEmpty
-            ? "\(start) as soon as somebody starts the transfer."
-            : "\(start) once \(then.joined(separator: " and ")), and somebody starts the transfer.") + asked
+            ? "\(start) as soon as an operator starts the transfer."
+            : "\(start) once \(then.joined(separator: " and ")), and an operator starts the transfer.") + asked
     }
 
     /// What skipping the rest of the owner's time does, where so many people have to agree yet.
@@ -54,7 +54,7 @@ package struct Outlook: Sendable, Hashable {
             default: "once \(approvalsMissing) more people have agreed and"
             }
         return "If you skip it, the owner's time ends now\(until): \(moved) may move to the claimant \(agreed) "
-            + "somebody starts the transfer. This is no approval, and the owner may still object until then."
+            + "an operator starts the transfer. This is no approval, and the owner may still object until then."
     }
 
     /// What starting the transfer does.

@@ -38,7 +38,7 @@ package enum PastWords {
         if let since = times.ownerSince { lines.append("The owner's by our records since \(day(since)).") }
         if let claimed = times.claimedAt, let seen = times.firstSeenAt {
             lines.append(
-                "An event told of it for the owner at \(minute(seen)); the claimant showed it at \(minute(claimed))."
+                "An event named it as the owner's at \(minute(seen)); the claimant showed it at \(minute(claimed))."
             )
         }
         if let moved = times.movedAt { lines.append("Moved by support on \(day(moved)).") }
