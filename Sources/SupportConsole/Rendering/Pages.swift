@@ -9,7 +9,7 @@ import SupportDesk
 struct Pages: Sendable {
     private let library: MustacheLibrary
 
-    /// Where the navigation leads; the duty that a role has to have for it.
+    /// Where the navigation leads; the permission that a role has to have for it.
     private static let places = [
         ("/console", "Queue", "view"), ("/console/dead", "Dead jobs", "view"), ("/console/runs", "Runs", "view"),
         ("/console/causes", "Causes", "view"),
@@ -77,6 +77,22 @@ struct Pages: Sendable {
     }
 }
 
+extension Response {
+    /// Goes to a page, which says what was done, or why not.
+    ///
+    /// - Parameters:
+    ///   - path: the page's.
+    ///   - refusal: the database's word; `nil`: it was done.
+    ///   - act: what.
+    /// - Returns: the answer to the form.
+    static func going(to path: String, unless refusal: String?, did act: String) -> Response {
+        .redirect(to: path + (refusal.map { "?not=\($0)" } ?? "?done=\(act)"), type: .normal)
+    }
+}
+
+/// Values for a template, without those that are `nil`.
+func shown(_ values: [String: Any?]) -> [String: Any] { values.compactMapValues(\.self) }
+
 /// What the page before has done, as a word in the query; only words that are known are said.
 struct Said {
     let value: [String: Any]
@@ -84,15 +100,11 @@ struct Said {
     init?(_ path: String) {
         guard let query = path.split(separator: "?", maxSplits: 1).dropFirst().first else { return nil }
         for pair in query.split(separator: "&") {
-            let sides = pair.split(separator: "=", maxSplits: 1)
+            let sides = pair.split(separator: "=", maxSplits: 1).map(String.init)
             guard sides.count == 2 else { continue }
-            let word = String(sides[1])
-            if sides[0] == "done", let words = Self.done[word] {
-                value = ["words": words, "good": true]
-                return
-            }
-            if sides[0] == "not", let words = Self.refusal(word) {
-                value = ["words": words, "good": false]
+            let words = sides[0] == "done" ? Self.done[sides[1]] : sides[0] == "not" ? Self.refusal(sides[1]) : nil
+            if let words {
+                value = ["words": words, "good": sides[0] == "done"]
                 return
             }
         }

@@ -29,7 +29,7 @@ struct Visit: Sendable {
     init(_ request: Request, desk: Desk) async throws {
         self.desk = desk
         self.request = request
-        path = request.uri.path + (request.uri.query.map { "?\($0)" } ?? "")
+        path = ConsoleFrame.target(request)
         guard let token = Cookie.session(in: request) else { throw ConsoleFault.signedOut }
         self.token = token
         do { me = try await DeskConsole(pool: desk.pool, session: token.digest).me() } catch let error as PostgresError
