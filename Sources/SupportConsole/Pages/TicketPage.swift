@@ -28,28 +28,23 @@ struct TicketPage: Sendable {
     private func page(_ visit: Visit, _ id: Int64, reveal: Bool) async throws -> Response {
         guard let json = try await visit.tickets.show(id, reveal: reveal) else { throw ConsoleFault.notFound }
         let ticket = try DeskTicket(json: json)
-        var values = Self.head(ticket)
-        values["id"] = ticket.id
-        values["revealed"] = reveal
-        values["may-reveal"] = visit.may("reveal") && !reveal
-        values["claimant"] = Self.account(ticket.claimant, ticket.evidence?.claimant)
-        values["owner"] = Self.account(ticket.owner, ticket.evidence?.owner)
-        values["evidence"] = EvidenceView(ticket)?.values
-        values["evidence-error"] = ticket.evidenceError.map(TicketWords.plain)
-        values["collecting"] = ticket.evidenceDue != nil && !Moments.isAhead(ticket.evidenceDue)
-        values["panel"] = DecisionPanel(ticket, visit).values
-        // What a decision was made on: where it differs, the page is an old one.
-        values["stamp"] =
-            "\(ticket.state) \(ticket.evidenceHash ?? "") \(ticket.approvedBy.count) \(ticket.holder ?? "")"
-            + " \(ticket.ownerWaiver?.at ?? "")"
-        values["has-replies"] = !ticket.replies.isEmpty
-        values["replies"] = ticket.replies.map(Self.reply)
-        values["has-links"] = !ticket.linked.isEmpty
-        values["links"] = ticket.linked.map {
+        let links = ticket.linked.map {
             ["href": "/console/tickets/\($0.id)", "reference": $0.reference, "state": TicketWords.state($0.state)]
         }
-        values["events"] = ticket.events.reversed().map(Self.event)
-        values["may-note"] = visit.may("work")
+        let values = shown([
+            "id": ticket.id, "revealed": reveal, "may-reveal": visit.may("reveal") && !reveal,
+            "claimant": Self.account(ticket.claimant, ticket.evidence?.claimant),
+            "owner": Self.account(ticket.owner, ticket.evidence?.owner), "evidence": EvidenceView(ticket)?.values,
+            "evidence-error": ticket.evidenceError.map(TicketWords.plain),
+            "collecting": ticket.evidenceDue != nil && !Moments.isAhead(ticket.evidenceDue),
+            "panel": DecisionPanel(ticket, visit).values,
+            // What a decision was made on: where it differs, the page is an old one.
+            "stamp": "\(ticket.state) \(ticket.evidenceHash ?? "") \(ticket.approvedBy.count) \(ticket.holder ?? "")"
+                + " \(ticket.ownerWaiver?.at ?? "")",
+            "has-replies": !ticket.replies.isEmpty, "replies": ticket.replies.map(Self.reply),
+            "has-links": !links.isEmpty, "links": links, "events": ticket.events.reversed().map(Self.event),
+            "may-note": visit.may("work"),
+        ]).merging(Self.head(ticket)) { own, _ in own }
         return desk.pages.page("ticket", "Ticket \(ticket.reference)", values, visit)
     }
 

@@ -69,10 +69,10 @@ package struct ProviderSignIn: Sendable {
     func seal(_ begun: Begun) throws -> String { try sealed(try JSONEncoder().encode(begun), as: "begun") ?? "" }
 
     /// What a browser shows; `nil`: it is not ours, or too old.
-    func open(_ text: String, at now: Date = Date()) -> Begun? {
+    func open(_ text: String) -> Begun? {
         guard let plain = opened(text, as: "begun"), let begun = try? JSONDecoder().decode(Begun.self, from: plain)
         else { return nil }
-        return (0...Begun.lifetime).contains(Int64(now.timeIntervalSince1970) - begun.at) ? begun : nil
+        return (0...Begun.lifetime).contains(Int64(Date().timeIntervalSince1970) - begun.at) ? begun : nil
     }
 
     /// The ID token for a browser to keep; `nil`: it is too long for one.
