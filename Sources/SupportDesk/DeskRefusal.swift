@@ -11,10 +11,8 @@ package struct DeskRefusal: Hashable, Sendable {
     /// Whether there is a sentence for it.
     package var isKnown: Bool { Self.sentences[word] != nil }
 
-    /// What to tell the operator, with what can be done.
-    ///
-    /// - Parameter state: the ticket's, where it is known.
-    /// - Returns: a sentence without its full stop.
+    /// What the operator reads, with what can be done, and without its full stop; `state`: the ticket's, where it is
+    /// known.
     package func sentence(state: String?) -> String {
         if word == "state", let state { return "the ticket is \(state), which does not allow this; read it again" }
         return Self.sentences[word] ?? "it could not be done (\(word)); read the ticket again"

@@ -83,15 +83,10 @@ extension AppRequests {
         return try rows.first?.decode(PostgresJSON?.self, at: 0).map(JSONList.read)
     }
 
-    /// Takes what a user says to a case of theirs.
+    /// Takes what a user says to a case of theirs; sent again it is taken once.
     ///
-    /// - Parameters:
-    ///   - reply: what is said; sent again it is taken once.
-    ///   - id: the case, as ``cases(of:)`` names it.
-    ///   - userID: whose it has to be.
-    /// - Returns: what became of it.
-    /// - Throws: `PostgresError`, SQLSTATE `ES003`, `ES004`, `ES005` or `22023` where it can't be taken, `ES008` where enough
-    ///   was said for a day.
+    /// Throws `PostgresError`, SQLSTATE `ES003`, `ES004`, `ES005` or `22023` where it can't be taken, `ES008` where
+    /// enough was said for a day.
     package func reply(_ reply: CaseReply, to id: UUID, by userID: String) async throws -> ReplyFate {
         // Two users' words about one purchase may meet: one of the two is said again.
         let fate = try await pool.retrying(2) { connection in

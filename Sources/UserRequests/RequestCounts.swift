@@ -15,12 +15,9 @@ package struct RequestCounts: Sendable {
 
     /// Takes requests of the minute that began with the first one of this key.
     ///
-    /// - Parameters:
-    ///   - wanted: how many, 1 or more.
-    ///   - allowed: how many a minute has.
-    ///   - key: a digest of the caller that they are counted for.
+    /// `wanted`: 1 or more. `allowed`: how many a minute has. `key`: a digest of the caller that they are counted for.
+    ///
     /// - Returns: at most `wanted`; none where the minute is used up.
-    /// - Throws: `PostgresError`.
     package func take(_ wanted: Int, of allowed: Int, for key: PostgresBytes) async throws(PostgresError) -> Given {
         let rows = try await pool.query(
             """

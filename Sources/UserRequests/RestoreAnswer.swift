@@ -29,12 +29,7 @@ extension RestoreAnswer {
         self.init(id: id, userID: userID, state: "queued", age: 0, products: [])
     }
 
-    /// A restore that a batch has ended.
-    ///
-    /// - Parameters:
-    ///   - end: how.
-    ///   - findings: whose it is, and what it found.
-    ///   - age: seconds since it was asked for.
+    /// A restore that a batch has ended; `age`: seconds since it was asked for.
     package init(_ end: JobEnd, _ findings: RestoreFindings, age: Double) {
         self.init(
             id: end.id,
@@ -79,12 +74,9 @@ package struct RestoreFindings: Sendable {
     package var userID: String?
     package var products: [RestoredProduct]
 
-    /// Asks for those of restores that have ended.
+    /// Asks for those of restores that have ended; no request where there are none.
     ///
-    /// - Parameters:
-    ///   - ends: how they ended.
-    ///   - wanted: for each the products that were asked for; `nil`: all.
-    /// - Returns: no request where there are none.
+    /// `wanted`: for each the products that were asked for; `nil`: all.
     package static func of(_ ends: [JobEnd], wanted: [[String]?]) -> [PostgresRequest<[UUID: RestoreFindings]>] {
         guard !ends.isEmpty else { return [] }
         let keys = ends.map { $0.outcome == .restored || $0.outcome == .alreadySubscriber ? $0.userKey : nil }

@@ -48,9 +48,7 @@ package struct Timeline: Sendable {
 
     /// How a user stands, as far as they may know it themselves, as one JSON object; contains no other user's id.
     ///
-    /// - Parameter userID: the host's.
     /// - Returns: `nil` for a user that neither the host nor our records have.
-    /// - Throws: `PostgresError`.
     package func standing(of userID: String) async throws -> String? {
         try await pool.query("SELECT entitlement_sync.user_standing(\(userID))::text").first?.decode(
             String?.self,

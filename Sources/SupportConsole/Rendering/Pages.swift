@@ -40,15 +40,7 @@ struct Pages: Sendable {
         "ticket": PackageResources.ticket_mustache, "user": PackageResources.user_mustache,
     ]
 
-    /// A page.
-    ///
-    /// - Parameters:
-    ///   - template: which.
-    ///   - title: for the browser's window, and as the page's heading.
-    ///   - values: what the template shows.
-    ///   - visit: the operator; `nil`: no operator is signed in.
-    ///   - status: of the answer.
-    /// - Returns: the answer.
+    /// A page with a title, which is its heading too; without a visit no operator is signed in.
     func page(
         _ template: String,
         _ title: String,
@@ -78,13 +70,7 @@ struct Pages: Sendable {
 }
 
 extension Response {
-    /// Goes to a page, which says what was done, or why not.
-    ///
-    /// - Parameters:
-    ///   - path: the page's.
-    ///   - refusal: the database's word; `nil`: it was done.
-    ///   - act: what.
-    /// - Returns: the answer to the form.
+    /// Goes to a page, which says what was done, or by the database's word why not.
     static func going(to path: String, unless refusal: String?, did act: String) -> Response {
         .redirect(to: path + (refusal.map { "?not=\($0)" } ?? "?done=\(act)"), type: .normal)
     }

@@ -16,12 +16,10 @@ package struct ProviderSignIn: Sendable {
     /// The path that the provider sends browsers back to.
     package static let returnPath = "/console/sign-in/return"
 
-    /// - Parameters:
-    ///   - provider: which.
-    ///   - roles: pairs of a role and the group whose people have it.
-    ///   - lifetime: how long a sign-in is good for.
-    ///   - consoleURL: how browsers reach the console.
-    ///   - secret: the client's, which all processes of the console have: what one of them gave a browser, another reads.
+    /// Signs in through a provider.
+    ///
+    /// `roles`: pairs of a role and the group whose people have it. `secret`: the client's, which all processes of the
+    /// console have: what one of them gave a browser, another reads.
     package init(
         provider: SignInProvider,
         roles: [(role: String, group: String)],

@@ -56,14 +56,7 @@ extension Operators {
         return try rows.first?.decode(String?.self, at: 0)
     }
 
-    /// Signs a person in.
-    ///
-    /// - Parameters:
-    ///   - identity: who.
-    ///   - session: the hash of what the browser will show.
-    ///   - lifetime: how long the provider's word is good for.
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`.
+    /// Signs a person in; `lifetime`: how long the provider's word is good for.
     package func signIn(_ identity: Identity, session: [UInt8], for lifetime: Duration) async throws -> Arrival {
         let rows = try await pool.query(
             """
@@ -87,11 +80,7 @@ extension Operators {
 
     /// Marks an admin for the case that the provider fails, or takes the mark away.
     ///
-    /// - Parameters:
-    ///   - name: the admin's.
-    ///   - marked: whether to mark.
-    ///   - session: another admin's, or the own; `nil`: the schema's owner does it.
-    /// - Throws: `PostgresError`.
+    /// `session`: another admin's, or the own; `nil`: the schema's owner does it.
     package func markBreakGlass(_ name: String, _ marked: Bool, by session: [UInt8]?) async throws {
         let shown = session.map(PostgresBytes.init)
         try await manage(session, "SELECT entitlement_sync.mark_break_glass(\(shown), \(name), \(marked))")
@@ -108,9 +97,7 @@ extension Operators {
 
     /// Asks for a terminal to be signed in.
     ///
-    /// - Parameter session: the hash of what the terminal will show.
     /// - Returns: eight letters that the operator types at the console within five minutes.
-    /// - Throws: `PostgresError`.
     package func askTerminal(_ session: [UInt8]) async throws -> String {
         let rows = try await pool.query("SELECT entitlement_sync.ask_terminal(\(PostgresBytes(session)))")
         guard let code = try rows.first?.decode(String.self, at: 0) else {

@@ -40,17 +40,11 @@ package struct Operators: Sendable {
         package var isKnown: Bool
     }
 
-    /// Asks what a name's password is hashed with.
+    /// Asks what a name's password is hashed with, and how long to wait; an unknown name has a salt as well, which
+    /// stays the same.
     ///
-    /// An unknown name has a salt as well, which stays the same.
-    ///
-    /// - Parameters:
-    ///   - name: as typed.
-    ///   - address: where it comes from, as a hash; `nil` at a terminal.
-    ///   - client: the hash of what the browser or terminal shows of earlier sign-ins.
-    ///   - cost: of passwords where there is no other.
-    /// - Returns: the salt, and how long to wait.
-    /// - Throws: `PostgresError`.
+    /// `address`: where it comes from, as a hash; `nil` at a terminal. `client`: the hash of what the browser or
+    /// terminal shows of earlier sign-ins. `cost`: of passwords where there is no other.
     package func salt(
         of name: String,
         from address: [UInt8]?,
@@ -138,13 +132,8 @@ package struct Operators: Sendable {
 
     /// Signs an operator in, and stores what is chosen on the way; all of it or nothing.
     ///
-    /// The try is announced first, in a transaction of its own: no way of failing undoes its count.
-    ///
-    /// - Parameters:
-    ///   - shown: what the operator shows.
-    ///   - digest: SHA-256 over the name, a zero byte, the key and the code.
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`.
+    /// The try is announced first, in a transaction of its own: no way of failing undoes its count. `digest`: SHA-256
+    /// over the name, a zero byte, the key and the code.
     func signIn(_ shown: Try, digest: [UInt8]) async throws -> Outcome {
         let announced = try await pool.query(
             """
@@ -290,13 +279,10 @@ package struct Operators: Sendable {
         }
     }
 
-    /// Adds an operator.
+    /// Adds an operator; without an administrator's session, only the first one.
     ///
-    /// - Parameters:
-    ///   - wanted: who.
-    ///   - session: an administrator's; `nil` is taken for the first operator alone.
-    /// - Throws: `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old, `22023` for a name that can't be taken,
-    ///   `ES001` for an unknown user.
+    /// Throws `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old,
+    /// `22023` for a name that can't be taken, `ES001` for an unknown user.
     package func add(_ wanted: NewOperator, by session: [UInt8]?) async throws {
         try await manage(
             session,
@@ -325,11 +311,9 @@ package struct Operators: Sendable {
         )
     }
 
-    /// Stands in, as a second administrator, for an account that another one made or reset.
+    /// Stands in, as a second administrator or the schema's owner, for an account that another administrator made or
+    /// reset.
     ///
-    /// - Parameters:
-    ///   - name: the account's.
-    ///   - session: an administrator's; without one the schema's owner confirms.
     /// - Throws: `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old.
     package func confirm(_ name: String, by session: [UInt8]?) async throws {
         let shown = session.map(PostgresBytes.init)

@@ -3,13 +3,7 @@ import Postgres
 import Queue
 
 extension CaseRecords {
-    /// Reads what is on record around a case.
-    ///
-    /// - Parameters:
-    ///   - file: the case, whose own ticket is left out.
-    ///   - held: what would be moved along.
-    /// - Returns: earlier cases and transfers by what came of them, and what is frozen now.
-    /// - Throws: `PostgresError`.
+    /// What is on record around a case, but for its own ticket; `held`: what would be moved along.
     package func background(of file: File, moving held: [Observation] = []) async throws -> CaseBackground {
         let past = try await past(of: file)
         let (own, along) = try await chargedBack(file.purchase, held.flatMap(\.identifiers))

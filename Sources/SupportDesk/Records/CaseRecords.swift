@@ -179,7 +179,6 @@ package struct CaseRecords: Sendable {
     /// Finds out which purchase a ticket is about, where only its store's id is known.
     ///
     /// - Returns: whether all is known that can be; if not, its owner is being read, which brings it into our records.
-    /// - Throws: `PostgresError`.
     package func namePurchase(of ticketID: Int64) async throws -> Bool {
         try await pool.retrying { connection in
             let rows = try await connection.query("SELECT entitlement_sync.name_purchase(\(ticketID))")
@@ -187,11 +186,7 @@ package struct CaseRecords: Sendable {
         }
     }
 
-    /// Whose purchases are in our records.
-    ///
-    /// - Parameter ids: RevenueCat's.
-    /// - Returns: the owner's key by id; ids without an owner are left out.
-    /// - Throws: `PostgresError`.
+    /// The owners' keys by RevenueCat's ids of their purchases; ids without an owner are left out.
     package func owners(of ids: [String]) async throws -> [ExactText: Int64] {
         var owners: [ExactText: Int64] = [:]
         for row in try await pool.query(
@@ -223,13 +218,11 @@ package struct CaseRecords: Sendable {
 
     /// Keeps evidence: approvals on other evidence end, and a ticket whose cause has gone away is closed.
     ///
-    /// - Parameters:
-    ///   - found: what was found.
-    ///   - ticketID: whose.
-    ///   - again: when it is to be collected again because a store did not answer, or sooner where an operator has asked
-    ///     for that. In the same transaction: a process that died in between would leave a case that is never collected again.
+    /// `again`: when it is to be collected again because a store did not answer, or sooner where an operator has asked
+    /// for that. In the same transaction: a process that died in between would leave a case that is never collected
+    /// again.
+    ///
     /// - Returns: the evidence's number; `nil`: the ticket is closed by now, or newer evidence is there.
-    /// - Throws: `PostgresError`.
     package func keep(_ found: Found, for ticketID: Int64, again: Duration? = nil) async throws -> Int64? {
         try await pool.withTransaction { connection in
             let evidence = found.evidence

@@ -108,15 +108,10 @@ package struct DeskConsole: SessionRecords {
         }
     }
 
-    /// A page of tickets.
+    /// A page of tickets: what is due first before the rest; closed ones the latest first.
     ///
-    /// - Parameters:
-    ///   - lane: of the table `desk_lane`; `nil`: all that are open.
-    ///   - kind: of ticket; `nil`: every one.
-    ///   - after: the last row of the page before.
-    ///   - limit: 1 to 200.
-    /// - Returns: what is due first before the rest; closed ones the latest first.
-    /// - Throws: `PostgresError`, SQLSTATE `22023` for a lane that there is not.
+    /// `lane`: of the table `desk_lane`; `nil`: all that are open. `after`: the last row of the page before. `limit`: 1
+    /// to 200. Throws `PostgresError`, SQLSTATE `22023` for a lane that there is not.
     package func queue(lane: String?, kind: String?, after: Place?, limit: Int) async throws -> [QueueRow] {
         try await rows(
             "view",
@@ -145,11 +140,9 @@ package struct DeskConsole: SessionRecords {
         package var createdAt: Date?
     }
 
-    /// Finds tickets and users.
+    /// Finds at most 50 tickets and users by a reference, a user's id, an order, a transaction or a ticket's number.
     ///
-    /// - Parameter word: a reference, a user's id, an order, a transaction or a ticket's number; 1 to 255 characters.
-    /// - Returns: at most 50.
-    /// - Throws: `PostgresError`, SQLSTATE `22023` for a word that is none.
+    /// Throws `PostgresError`, SQLSTATE `22023` for a word that is none: they have 1 to 255 characters.
     package func search(_ word: String) async throws -> [Hit] {
         try await rows(
             "view",

@@ -34,14 +34,14 @@ package struct DeskTickets: SessionRecords {
         }
     }
 
-    /// Lists tickets, the newest first.
+    /// Lists tickets, the newest first, without those about the operator's own account.
     ///
     /// - Parameters:
     ///   - states: in which; `nil`: all in which an operator has to act.
     ///   - before: the id that the page before ended with.
-    ///   - limit: at most so many, 1 to 1000.
+    ///   - limit: 1 to 1000.
     ///   - reveal: with the users' ids of the first 20, which is put on record.
-    /// - Returns: the tickets, without those about the operator's own account.
+    /// - Returns: the tickets.
     /// - Throws: `PostgresError`, SQLSTATE `ES006` without a session that may; `RevealRefused`.
     package func list(states: [String]?, before: Int64? = nil, limit: Int = 200, reveal: Bool = false) async throws
         -> [Row]
@@ -58,13 +58,10 @@ package struct DeskTickets: SessionRecords {
         ).map { row in try row.decode(into: Row.init) }
     }
 
-    /// Everything that an operator sees of a ticket, as one JSON object.
+    /// Everything that an operator sees of a ticket, as one JSON object; with `reveal` also the users' ids, which is
+    /// put on record.
     ///
-    /// - Parameters:
-    ///   - id: the ticket's.
-    ///   - reveal: with the users' ids, which is put on record.
     /// - Returns: `nil`: there is no such ticket, or it is about the operator's own account.
-    /// - Throws: `PostgresError`; `RevealRefused`.
     package func show(_ id: Int64, reveal: Bool = false) async throws -> String? {
         if reveal { try await checkReveal("SELECT entitlement_sync.reveal_ticket(\(shown), \(id))") }
         return try await value(

@@ -13,13 +13,10 @@ package struct DeskUsers: SessionRecords {
 
     // MARK: A user
 
-    /// Everything that the desk sees of a user, as one JSON object.
+    /// Everything that the desk sees of a user, as one JSON object; with `reveal` also the user's id, which is put on
+    /// record.
     ///
-    /// - Parameters:
-    ///   - key: our number of the user.
-    ///   - reveal: with the user's id, which is put on record.
     /// - Returns: `nil`: there is no such user, or it is the operator's own account.
-    /// - Throws: `PostgresError`; `RevealRefused`.
     package func show(_ key: Int64, reveal: Bool = false) async throws -> String? {
         if reveal { try await checkReveal("SELECT entitlement_sync.reveal_user(\(shown), \(key))") }
         return try await value(
@@ -35,13 +32,7 @@ package struct DeskUsers: SessionRecords {
         package var words: String
     }
 
-    /// The latest first.
-    ///
-    /// - Parameters:
-    ///   - key: our number of the user.
-    ///   - limit: 1 to 1000.
-    /// - Returns: nothing for an operator's own account.
-    /// - Throws: `PostgresError`.
+    /// The latest first, 1 to 1000; nothing for an operator's own account.
     package func timeline(of key: Int64, limit: Int = 200) async throws -> [Event] {
         try await rows(
             "view",
@@ -55,7 +46,6 @@ package struct DeskUsers: SessionRecords {
     /// Has a user read again now.
     ///
     /// - Returns: a word for why not; `nil`: it was asked for.
-    /// - Throws: `PostgresError`.
     package func restore(_ key: Int64) async throws -> String? {
         try await value("restore", "SELECT entitlement_sync.desk_restore(\(shown), \(key))")
     }
@@ -63,7 +53,6 @@ package struct DeskUsers: SessionRecords {
     /// Asks what a reconcile of a user would do now; a worker answers.
     ///
     /// - Returns: a word for why not; `nil`: it was asked.
-    /// - Throws: `PostgresError`.
     package func dryRun(_ key: Int64) async throws -> String? {
         try await value("restore", "SELECT entitlement_sync.desk_dry_run(\(shown), \(key))")
     }
@@ -96,7 +85,6 @@ package struct DeskUsers: SessionRecords {
     /// Puts a dead job back.
     ///
     /// - Returns: a word for why not; `nil`: it is queued.
-    /// - Throws: `PostgresError`.
     package func retry(_ job: UUID) async throws -> String? {
         try await value("retry", "SELECT entitlement_sync.desk_retry(\(shown), \(job))")
     }
@@ -113,11 +101,7 @@ package struct DeskUsers: SessionRecords {
         package var lastAt: Date
     }
 
-    /// Counts mismatches by cause.
-    ///
-    /// - Parameter days: how far back, 1 to 90.
-    /// - Returns: the most frequent first.
-    /// - Throws: `PostgresError`.
+    /// Mismatches of the last 1 to 90 days by cause, the most frequent first.
     package func causes(days: Int) async throws -> [Cause] {
         try await rows(
             "view",
@@ -160,11 +144,7 @@ package struct DeskUsers: SessionRecords {
         package var detail: String?
     }
 
-    /// The latest first, for auditors and administrators.
-    ///
-    /// - Parameter before: the id that the page before ended with.
-    /// - Returns: at most 100.
-    /// - Throws: `PostgresError`.
+    /// The latest 100 before the id that the page before ended with, for auditors and administrators.
     package func log(before: Int64?) async throws -> [LogRow] {
         try await rows(
             "audit",

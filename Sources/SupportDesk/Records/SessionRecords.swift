@@ -31,7 +31,8 @@ extension SessionRecords {
     /// Asks to see ids, in a transaction of its own.
     ///
     /// - Parameter query: answers with the reason why not.
-    /// - Throws: `RevealRefused`, but for what is not there for the operator anyway, which has its own answer; `PostgresError`.
+    /// - Throws: `RevealRefused`, but for what is not there for the operator anyway, which has its own answer;
+    ///   `PostgresError`.
     func checkReveal(_ query: PostgresQuery) async throws {
         guard let word: String = try await value("reveal", query), word != "own_case", word != "gone" else { return }
         throw RevealRefused(word: word)

@@ -28,37 +28,23 @@ package struct TransferTokens: Sendable {
     }
 
     /// How the writing of a token at the App Store ends.
-    package enum End: Sendable, Hashable {
-        case set
+    package struct End: Sendable, Hashable {
+        var state: String
+        var reason: String?
+
+        static let set = End(state: "set")
         /// There is nothing to write.
-        case skipped(Skip)
-        /// It does not take it; a code.
-        case refused(String)
+        static func skipped(_ skip: Skip) -> End { End(state: "skipped", reason: skip.rawValue) }
+        /// The App Store does not take it; a code.
+        static func refused(_ code: String) -> End { End(state: "refused", reason: code) }
         /// No answer in so many tries; the last failure's code.
-        case givenUp(String)
-
-        var state: String {
-            switch self {
-            case .set: "set"
-            case .skipped: "skipped"
-            case .refused: "refused"
-            case .givenUp: "given_up"
-            }
-        }
-
-        var reason: String? {
-            switch self {
-            case .set: nil
-            case .skipped(let skip): skip.rawValue
-            case .refused(let code), .givenUp(let code): code
-            }
-        }
+        static func givenUp(_ code: String) -> End { End(state: "given_up", reason: code) }
 
         /// For the log: no ids, and no tokens.
         var word: String { reason.map { "\(state)_\($0)" } ?? state }
     }
 
-    /// Why there is nothing to tell the App Store.
+    /// Why there is nothing to write.
     package enum Skip: String, Sendable, CaseIterable {
         /// We have no key for it.
         case appStoreOff = "app_store_off"
@@ -106,12 +92,7 @@ package struct TransferTokens: Sendable {
         }
     }
 
-    /// Records how it ended.
-    ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - end: how.
-    /// - Throws: `PostgresError`; it is taken up again then.
+    /// Records how it ended; it is taken up again where that fails.
     package func end(_ due: Due, _ end: End) async throws {
         try await pool.query(
             """
@@ -122,13 +103,7 @@ package struct TransferTokens: Sendable {
         )
     }
 
-    /// Puts one off.
-    ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - wait: for how long, to the millisecond.
-    ///   - error: why; a code.
-    /// - Throws: `PostgresError`; it is taken up again when its time is over then.
+    /// Postpones one, to the millisecond; `error`: why, a code.
     package func putOff(_ due: Due, for wait: Duration, error: String) async throws {
         try await pool.query(
             """

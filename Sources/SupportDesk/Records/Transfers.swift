@@ -66,12 +66,8 @@ package struct Transfers: Sendable {
     /// Asks whether a transfer may go on with evidence that was just collected, and goes on with it in the same
     /// transaction.
     ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - evidence: what was just collected.
-    ///   - moves: RevenueCat's ids of all that its call will move; empty: there is nothing to call for.
-    /// - Returns: whether the next step is on record.
-    /// - Throws: `PostgresError`; the next step may be on record all the same then.
+    /// `moves`: RevenueCat's ids of all that its call will move; empty: there is nothing to call for. Where it throws,
+    /// the next step may be on record all the same.
     package func goOn(_ due: Due, on evidence: Int64, moving moves: [String]) async throws -> Leave {
         let rows = try await pool.query(
             "SELECT entitlement_sync.allow_transfer(\(due.id), \(Int32(clamping: due.tries)), \(evidence), \(moves))"
@@ -85,12 +81,9 @@ package struct Transfers: Sendable {
 
     /// Records what a reading showed after a call was begun: the purchases have moved, or nothing came of it so far.
     ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - hasMoved: what the reading showed.
-    ///   - isRefused: RevenueCat said that it did nothing, so that nothing is on its way.
+    /// `isRefused`: RevenueCat said that it did nothing, so that nothing is on its way.
+    ///
     /// - Returns: where the transfer stands now.
-    /// - Throws: `PostgresError`.
     package func settleCall(_ due: Due, hasMoved: Bool, isRefused: Bool) async throws -> Step {
         let rows = try await pool.query(
             "SELECT entitlement_sync.settle_call(\(due.id), \(Int32(clamping: due.tries)), \(hasMoved), \(isRefused))"
@@ -102,9 +95,6 @@ package struct Transfers: Sendable {
     }
 
     /// Carries a confirmed transfer into our own records, and ends it.
-    ///
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`.
     package func settle(_ due: Due) async throws -> Settled {
         try await pool.retrying { connection in
             let rows = try await connection.query("SELECT entitlement_sync.settle_transfer(\(due.id))")
@@ -126,13 +116,7 @@ package struct Transfers: Sendable {
         case ownerChanged
     }
 
-    /// Puts one off.
-    ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - wait: for how long, to the millisecond.
-    ///   - error: why; a code.
-    /// - Throws: `PostgresError`.
+    /// Postpones one, to the millisecond; `error`: why, a code.
     package func putOff(_ due: Due, for wait: Duration, error: String) async throws {
         try await pool.query(
             """

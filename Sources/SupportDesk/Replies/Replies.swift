@@ -32,11 +32,7 @@ package enum Replies {
         /// The owner's purchase was moved.
         case ownerMoved = "owner_moved"
 
-        /// What a claimant may know of a ticket.
-        ///
-        /// - Parameters:
-        ///   - state: where it stands.
-        ///   - verdict: how it was decided, where it was refused.
+        /// What a claimant may know of a ticket; `verdict`: how it was decided, where it was refused.
         package init(state: TicketState, verdict: CaseVerdict?) {
             self =
                 switch state {
@@ -66,23 +62,16 @@ package enum Replies {
     /// All languages.
     package static var languages: [String] { texts.keys.sorted() }
 
-    /// The names of what has to be filled in, without their braces.
-    ///
-    /// - Parameters:
-    ///   - reason: what to say.
-    ///   - language: one of ``languages``.
-    /// - Returns: the names; the same in every language.
+    /// The names of what has to be filled in, without their braces; the same in every language.
     package static func places(reason: Reason, language: String = fallback) -> Set<String> {
         Set((template(reason, language) ?? "").matches(of: /{([a-z]+)}/).map { String($0.output.1) })
     }
 
-    /// What to send.
+    /// What to send; a language that is not one of ours is answered in English.
     ///
-    /// - Parameters:
-    ///   - reason: what to say.
-    ///   - language: a tag such as `pt-BR`; what is not one of ours is answered in English.
-    ///   - values: what is filled in, such as `reference` and `until`, as the reader is to see it.
-    /// - Returns: the text; `nil` where a value is missing, because no user is sent a text with holes.
+    /// `values`: what is filled in, such as `reference` and `until`, as the reader is to see it.
+    ///
+    /// - Returns: `nil` where a value is missing, because no user is sent a text with holes.
     package static func text(reason: Reason, language: String, values: [String: String] = [:]) -> String? {
         guard let text = template(reason, language) else { return nil }
         guard places(reason: reason, language: language).allSatisfy({ values[$0]?.isEmpty == false }) else {

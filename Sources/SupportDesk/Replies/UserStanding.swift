@@ -48,10 +48,7 @@ extension UserStanding {
     /// Reads what the records give, one JSON object.
     package init(json: String) throws { self = try JSONDecoder().decode(UserStanding.self, from: Data(json.utf8)) }
 
-    /// What may be written to the user now.
-    ///
-    /// - Parameter language: one of ``Replies/languages``; any other is answered in English.
-    /// - Returns: a text without holes.
+    /// What may be written to the user now, without holes; a language that is not one of ours is answered in English.
     package func reply(in language: String) -> Reply {
         let language = Replies.languages.contains(language) ? language : Replies.fallback
         var reason = ReplyRule.rules.first { $0.fits(self) }?.says(self) ?? .notAsked

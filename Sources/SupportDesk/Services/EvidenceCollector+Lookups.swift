@@ -42,10 +42,7 @@ extension EvidenceCollector {
             return failures.first { $0.treatment == .park } ?? failures.first
         }
 
-        /// As it stands in the evidence.
-        ///
-        /// - Parameter subject: the purchase in question.
-        /// - Returns: one line for each id and store, the newest id first.
+        /// One line for each id and store, the newest id first; `subject`: the purchase in question.
         func evidence(about subject: Int64?) -> [CaseLookup] {
             entries.flatMap { entry in
                 let lookups: [StoreLookup?] = entry.lookups.isEmpty ? [nil] : entry.lookups
@@ -88,9 +85,6 @@ extension EvidenceCollector {
 
     /// Lets the case be about what the ids led to, where nothing else says which purchase is meant.
     ///
-    /// - Parameters:
-    ///   - file: the case.
-    ///   - named: what was found.
     /// - Returns: whether it is about another purchase now.
     /// - Throws: `ReadFailure`, where another process works on a ticket of the claimant's; `PostgresError`.
     func name(_ file: CaseRecords.File, by named: NamedPurchases) async throws -> Bool {

@@ -55,9 +55,7 @@ package struct EvidenceCollector: Service {
         }.run()
     }
 
-    /// Collects what is due.
-    ///
-    /// - Returns: how many were taken up.
+    /// Collects what is due, and says how many were taken up.
     func step() async throws -> Int {
         _ = try await records.tend()
         let due = try await records.take(upTo: 8)
@@ -100,11 +98,8 @@ package struct EvidenceCollector: Service {
     /// Collects the evidence of one ticket, and keeps it, also where a source is missing; that is part of it then.
     ///
     /// It never takes the place of evidence in which none was missing: people may have agreed to that, and an outage says nothing
-    /// against it.
+    /// against it. `whole`: every source has to answer, because something is done by it.
     ///
-    /// - Parameters:
-    ///   - ticketID: whose.
-    ///   - whole: every source has to answer, because something is done by it.
     /// - Returns: `nil`: the ticket is closed, or another process collected newer evidence.
     /// - Throws: `ReadFailure`, where a source is missing and nothing is kept; `PostgresError`.
     func collect(_ ticketID: Int64, whole: Bool = false) async throws -> Collected? {
@@ -301,11 +296,8 @@ package struct EvidenceCollector: Service {
     /// Where purchases are that a call was to move.
     enum Place: Sendable { case source, target }
 
-    /// Reads which customer has purchases: the claimant, or a former owner.
+    /// Reads which customer has purchases, by RevenueCat's ids: the claimant, or a former owner.
     ///
-    /// - Parameters:
-    ///   - moves: RevenueCat's ids.
-    ///   - ticketID: whose.
     /// - Returns: `nil`: some are the claimant's and some are not, or the claimant can't be read any more.
     /// - Throws: `ReadFailure`, where that stays unknown; `PostgresError`.
     func place(of moves: [String], ticket ticketID: Int64) async throws -> Place? {

@@ -33,9 +33,7 @@ package struct TokenWriter: Service {
         }.run()
     }
 
-    /// Tells it of what is due.
-    ///
-    /// - Returns: how many were taken up.
+    /// Writes what is due, and says how many were taken up.
     func step() async throws -> Int {
         let due = try await tokens.take(upTo: 4)
         await withDiscardingTaskGroup { group in
@@ -84,10 +82,7 @@ package struct TokenWriter: Service {
         }
     }
 
-    /// Tells the App Store of one purchase.
-    ///
-    /// - Returns: what came of it.
-    /// - Throws: why there was no usable answer.
+    /// Writes the token of one purchase at the App Store; throws why there was no usable answer.
     private func write(_ due: TransferTokens.Due) async throws(ReadFailure) -> TransferTokens.End {
         guard due.isOurs else { return .skipped(.movedOn) }
         guard let userID = due.userID else { return .skipped(.claimantGone) }

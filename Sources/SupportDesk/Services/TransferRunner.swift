@@ -31,9 +31,7 @@ package struct TransferRunner: Service {
         }.run()
     }
 
-    /// Goes on with what is due.
-    ///
-    /// - Returns: how many were taken up.
+    /// Goes on with what is due, and says how many were taken up.
     func step() async throws -> Int {
         let due = try await transfers.take(upTo: 4)
         await withDiscardingTaskGroup { group in

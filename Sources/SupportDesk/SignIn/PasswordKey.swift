@@ -55,9 +55,7 @@ package struct PasswordKey: Sendable {
     /// What is shown to the database.
     package let bytes: [UInt8]
 
-    /// Derives what a password shows.
-    ///
-    /// CPU-heavy: a third of a second at the usual cost.
+    /// Derives what a password shows; a third of a second of one core at the usual cost.
     ///
     /// - Throws: ``Fault/long``; the library's error where the memory can't be had.
     package init(of password: String, salt: [UInt8], cost: Cost) throws {
@@ -68,12 +66,8 @@ package struct PasswordKey: Sendable {
 
     /// Derives what a new password will show, with a salt of its own.
     ///
-    /// - Parameters:
-    ///   - password: what the operator chose.
-    ///   - name: the operator's, which may not stand in it.
-    ///   - old: the password that it replaces.
-    ///   - cost: of the derivation.
-    /// - Throws: ``Fault`` where the password is not taken.
+    /// `name`: the operator's, which may not stand in it. `old`: the password that it replaces.
+    /// Throws a ``Fault`` where the password is not taken.
     package init(new password: String, for name: String, replacing old: String? = nil, cost: Cost = .usual) throws {
         let text = try Self.normal(password)
         guard text.count >= 12 else { throw Fault.short }
@@ -114,8 +108,8 @@ extension PasswordKey.Cost {
     }
 }
 
-/// Passwords that are tried first, from the frequency list of the zxcvbn estimator (MIT licence): its first 12,000 without the digits
-/// and signs around them, and all of twelve characters and more.
+/// Passwords that are tried first, from the frequency list of the zxcvbn estimator (MIT licence): its first 12,000
+/// without the digits and signs around them, and all of twelve characters and more.
 enum CommonPasswords {
     private static let words = Set(
         String(decoding: PackageResources.common_passwords_txt, as: UTF8.self).split(separator: "\n").map(String.init)

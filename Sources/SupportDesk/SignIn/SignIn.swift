@@ -68,16 +68,10 @@ package struct SignIn: Sendable {
 
     private static func digest(of address: String) -> [UInt8] { Array(SHA256.hash(data: Data(address.utf8))) }
 
-    /// Signs an operator in.
+    /// Signs an operator in; a try counts as failed until it is completed, also one that lacks something.
     ///
-    /// A try counts as failed until it is completed, also one that lacks something.
-    ///
-    /// - Parameters:
-    ///   - typed: what the operator typed.
-    ///   - address: where it comes from, kept as a hash; `nil` at a terminal.
-    ///   - client: what the browser or terminal shows of earlier sign-ins.
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`; `PasswordKey.Fault` for a new password that is not taken.
+    /// `address`: where it comes from, kept as a hash; `nil` at a terminal. `client`: what the browser or terminal
+    /// shows of earlier sign-ins. Throws `PostgresError`; `PasswordKey.Fault` for a new password that is not taken.
     package func attempt(
         _ typed: Credentials,
         from address: String?,

@@ -7,12 +7,7 @@ package struct CauseWords: Sendable, Hashable {
     /// What to change in the application, or elsewhere; `nil`: nothing.
     package var fix: String?
 
-    /// The words for a decision that changed a user's type.
-    ///
-    /// - Parameters:
-    ///   - rule: the rule that decided.
-    ///   - promoted: whether the user became a subscriber.
-    /// - Returns: `nil` for a rule that changes no type.
+    /// The words for a decision that changed a user's type; `nil` for a rule that changes none.
     package static func decision(_ rule: Rule, promoted: Bool) -> CauseWords? {
         switch rule {
         case .storeAccess:

@@ -2,10 +2,7 @@ package import Entitlements
 
 /// What lookups of ids have found, where operators read it.
 package enum LookupWords {
-    /// One lookup as a sentence, and which way it points.
-    ///
-    /// - Parameter lookup: one store's word on one id.
-    /// - Returns: the sentence, without the id.
+    /// One lookup as a sentence without the id, and which way it points.
     package static func said(_ lookup: CaseLookup) -> (words: String, weight: EvidenceWords.Weight) {
         let store = lookup.store.map(name) ?? "The store"
         switch (lookup.result, lookup.obstacle) {

@@ -19,13 +19,8 @@ package enum PastWords {
         return "\(words), last on \(day(past.lastAt))."
     }
 
-    /// How a purchase's times lie to those at which both accounts were made; a sentence each.
-    ///
-    /// - Parameters:
-    ///   - times: the purchase's.
-    ///   - claimant: when the claimant's account was made, in microseconds since 1970.
-    ///   - owner: when the owner's was.
-    /// - Returns: what is known, and nothing of what is not.
+    /// How a purchase's times lie to those at which both accounts were made, in microseconds since 1970; a sentence for
+    /// each that is known.
     package static func said(_ times: CaseTimes, claimant: Int64?, owner: Int64?) -> [String] {
         var lines: [String] = []
         if let bought = times.boughtAt ?? times.firstSeenAt {

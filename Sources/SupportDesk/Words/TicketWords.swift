@@ -74,9 +74,9 @@ package enum TicketWords {
 
 /// A reference such as `T-7K3Q-92` as people read it out and write it down.
 package enum SpokenReference {
-    /// What may be meant: without its dashes, with an O for a zero and an I or L for a one, and without its first letter.
+    /// What may be meant: without its dashes, with an O for a zero and an I or L for a one, and without its first
+    /// letter.
     ///
-    /// - Parameter text: what was written.
     /// - Returns: references in their proper form, the likeliest first; empty for what can be none.
     package static func readings(of text: String) -> [String] {
         let signs = text.uppercased().filter { !"- ".contains($0) }

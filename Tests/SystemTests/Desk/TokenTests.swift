@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import Postgres
 import Queue
-import SupportDesk
+@testable import SupportDesk
 import Testing
 import Transport
 import UserRequests

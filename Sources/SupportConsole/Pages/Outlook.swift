@@ -1,23 +1,15 @@
 /// What a decision will do, in one sentence, before it is made.
-package struct Outlook: Sendable, Hashable {
+struct Outlook {
     /// What is sold, such as `App Store, premium_monthly`.
-    package var purchase: String
+    var purchase: String
     /// How many other purchases the transfer moves.
-    package var others: Int
+    var others: Int
     /// How many more people have to approve after this one.
-    package var approvalsLeft: Int
+    var approvalsLeft: Int
     /// Until when the owner may object, in words; `nil`: no owner is waited for.
-    package var ownerUntil: String?
+    var ownerUntil: String?
     /// How many hours an owner gets who has not been asked yet; `nil`: no owner is asked.
-    package var ownerHours: Int?
-
-    package init(purchase: String, others: Int, approvalsLeft: Int, ownerUntil: String?, ownerHours: Int? = nil) {
-        self.purchase = purchase
-        self.others = others
-        self.approvalsLeft = approvalsLeft
-        self.ownerUntil = ownerUntil
-        self.ownerHours = ownerHours
-    }
+    var ownerHours: Int?
 
     private var moved: String {
         switch others {
@@ -28,7 +20,7 @@ package struct Outlook: Sendable, Hashable {
     }
 
     /// What approving does.
-    package var approving: String {
+    var approving: String {
         var then: [String] = []
         if approvalsLeft == 1 { then.append("1 more person has agreed") }
         if approvalsLeft > 1 { then.append("\(approvalsLeft) more people have agreed") }
@@ -45,7 +37,7 @@ package struct Outlook: Sendable, Hashable {
     }
 
     /// What skipping the rest of the owner's time does, where so many people have to agree yet.
-    package func waiving(approvalsMissing: Int) -> String {
+    func waiving(approvalsMissing: Int) -> String {
         let until = ownerUntil.map { " and not at \($0)" } ?? ""
         let agreed =
             switch approvalsMissing {
@@ -58,7 +50,7 @@ package struct Outlook: Sendable, Hashable {
     }
 
     /// What starting the transfer does.
-    package var transferring: String {
+    var transferring: String {
         "The transfer moves \(moved) now: the claimant becomes a subscriber, and the owner becomes what is left to them."
     }
 }
