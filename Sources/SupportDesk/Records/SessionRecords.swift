@@ -1,7 +1,5 @@
-package import Entitlements
 package import FoundationEssentials
 package import Postgres
-import Queue
 
 /// What an operator reads and does; each statement asks for their session.
 package protocol SessionRecords: Sendable {
@@ -49,12 +47,5 @@ extension Date: PostgresDecodable {
     /// Reads a `timestamptz`.
     package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
         self = try PostgresTimestamp(postgresBytes: postgresBytes, type: type).date
-    }
-}
-
-extension Instant: PostgresDecodable {
-    /// Reads a `timestamptz`.
-    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        self.init(try PostgresTimestamp(postgresBytes: postgresBytes, type: type))
     }
 }
