@@ -38,7 +38,10 @@ struct ConsoleWaiverTests {
         #expect(try await !text(cid).contains(title), "no time of the owner's runs yet")
         _ = try await bea.post(path + "/approve", [("key", bea.key()), ("hash", hash)])
         let half = try await text(cid)
-        #expect(half.contains(title) && half.contains("once 1 more person has agreed and an operator starts"), "\(half)")
+        #expect(
+            half.contains(title) && half.contains("once 1 more person has agreed and an operator starts"),
+            "\(half)"
+        )
         _ = try await cid.post(path + "/approve", [("key", cid.key()), ("hash", hash)])
         #expect(try await !text(bea).contains(title), "an approver may not")
         let refused = try await bea.post(path + "/waive", [("key", bea.key()), ("reason", "gave it away")])
