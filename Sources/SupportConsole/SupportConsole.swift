@@ -35,14 +35,7 @@ package struct SupportConsole: Sendable {
         logger: Logger
     ) throws {
         hub = ChangeHub()
-        desk = Desk(
-            pool: pool,
-            pages: try Pages(),
-            proxies: proxies,
-            provider: provider,
-            hub: hub,
-            logger: logger
-        )
+        desk = Desk(pool: pool, pages: try Pages(), proxies: proxies, provider: provider, hub: hub, logger: logger)
         self.listener = listener
         self.logger = logger
     }
@@ -61,10 +54,8 @@ package struct SupportConsole: Sendable {
         TicketActs(desk: desk).add(to: routes)
         UserPage(desk: desk).add(to: routes)
         SearchPage(desk: desk).add(to: routes)
-        DeadPage(desk: desk).add(to: routes)
-        RunsPage(desk: desk).add(to: routes)
+        ListPages(desk: desk).add(to: routes)
         FigurePages(desk: desk).add(to: routes)
-        LogPage(desk: desk).add(to: routes)
         LiveStream(desk: desk).add(to: routes)
         desk.get("**", on: routes) { _, _, _ in throw ConsoleFault.notFound }
     }
@@ -131,9 +122,6 @@ struct Desk: Sendable {
 
     /// Where a request comes from.
     func address(of request: Request, _ context: AdminContext) -> String {
-        proxies.client(
-            context.peer,
-            forwarded: HTTPField.Name("X-Forwarded-For").flatMap { request.headers[$0] }
-        )
+        proxies.client(context.peer, forwarded: HTTPField.Name("X-Forwarded-For").flatMap { request.headers[$0] })
     }
 }

@@ -36,7 +36,7 @@ package struct DeskTicket: Decodable, Sendable {
         }
     }
 
-    /// What became of telling the App Store whose a transferred purchase is.
+    /// What became of an account token that is to be written at the App Store, after a transfer.
     package struct Token: Decodable, Sendable {
         package var product: String?
         package var state: String
@@ -179,9 +179,6 @@ package struct DeskTicket: Decodable, Sendable {
         return (shown.store, shown.id ?? originalID, shown.product)
     }
 
-    /// Reads what the desk's records give.
-    ///
-    /// - Parameter json: one JSON object.
-    /// - Throws: `DecodingError`, where they give something else.
+    /// Reads what the desk's records give, one JSON object.
     package init(json: String) throws { self = try JSONDecoder().decode(DeskTicket.self, from: Data(json.utf8)) }
 }

@@ -11,24 +11,12 @@ package struct DeskUser: Decodable, Sendable {
         package var endsAt: String?
         package var ownerSince: String
         package var rule: String
-
-        enum CodingKeys: String, CodingKey {
-            case store, environment, product, status, rule
-            case givesAccess = "gives_access"
-            case endsAt = "ends_at"
-            case ownerSince = "owner_since"
-        }
     }
 
     package struct Grant: Decodable, Sendable {
         package var until: String
         package var revokedAt: String?
         package var reason: String
-
-        enum CodingKeys: String, CodingKey {
-            case until, reason
-            case revokedAt = "revoked_at"
-        }
     }
 
     package struct Job: Decodable, Sendable {
@@ -38,11 +26,6 @@ package struct DeskUser: Decodable, Sendable {
         package var outcome: String?
         package var finishedAt: String
         package var error: String?
-
-        enum CodingKeys: String, CodingKey {
-            case reference, kind, state, outcome, error
-            case finishedAt = "finished_at"
-        }
     }
 
     package struct Ticket: Decodable, Sendable {
@@ -54,11 +37,6 @@ package struct DeskUser: Decodable, Sendable {
         package var createdAt: String
         /// `claimant` or `owner`.
         package var side: String
-
-        enum CodingKeys: String, CodingKey {
-            case id, reference, kind, state, verdict, side
-            case createdAt = "created_at"
-        }
     }
 
     /// The result of the last dry run, within the last day.
@@ -77,15 +55,6 @@ package struct DeskUser: Decodable, Sendable {
         package var error: String?
         /// The reconcile itself would wait until a pause is over.
         package var isPaused: Bool
-
-        enum CodingKeys: String, CodingKey {
-            case outcome, rule, explanation, assets, error
-            case askedAt = "asked_at"
-            case endedAt = "ended_at"
-            case typeBefore = "type_before"
-            case typeAfter = "type_after"
-            case isPaused = "is_paused"
-        }
     }
 
     package var userID: String?
@@ -94,7 +63,7 @@ package struct DeskUser: Decodable, Sendable {
     package var status: String?
     package var createdAt: String?
     package var fullReadAt: String?
-    package var nextCheck: String?
+    package var nextCheckAt: String?
     /// Assets that a lapse froze.
     package var frozenAssets: Int64?
     /// A job of theirs is queued or running.
@@ -108,20 +77,19 @@ package struct DeskUser: Decodable, Sendable {
     package var jobs: [Job]
     package var tickets: [Ticket]
 
-    enum CodingKeys: String, CodingKey {
-        case type, status, waiting, standing, purchases, grants, jobs, tickets
-        case userID = "user_id"
-        case isErased = "is_erased"
-        case createdAt = "created_at"
-        case fullReadAt = "full_read_at"
-        case nextCheck = "next_check_at"
-        case frozenAssets = "frozen_assets"
-        case dryRun = "dry_run"
+    private enum CodingKeys: String, CodingKey {
+        case isErased, type, status, createdAt, fullReadAt, nextCheckAt, frozenAssets, waiting, standing, dryRun
+        case purchases, grants, jobs, tickets
+        case userID = "userId"
     }
 
-    /// Reads what the desk's records give.
-    ///
-    /// - Parameter json: one JSON object.
-    /// - Throws: `DecodingError`, where they give something else.
-    package init(json: String) throws { self = try JSONDecoder().decode(DeskUser.self, from: Data(json.utf8)) }
+    /// Its members are called as in SQL.
+    static let decoder = {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return decoder
+    }()
+
+    /// Reads what the desk's records give, one JSON object.
+    package init(json: String) throws { self = try Self.decoder.decode(DeskUser.self, from: Data(json.utf8)) }
 }

@@ -32,32 +32,6 @@ package struct UserCase: Sendable, Hashable, Codable {
     package var store: String?
     package var productID: String?
 
-    package init(
-        id: UUID,
-        role: Role,
-        reference: String?,
-        state: State,
-        createdAt: String,
-        question: String? = nil,
-        questionID: UUID? = nil,
-        askedAt: String? = nil,
-        answerBy: String? = nil,
-        store: String? = nil,
-        productID: String? = nil
-    ) {
-        self.id = id
-        self.role = role
-        self.reference = reference
-        self.state = state
-        self.createdAt = createdAt
-        self.question = question
-        self.questionID = questionID
-        self.askedAt = askedAt
-        self.answerBy = answerBy
-        self.store = store
-        self.productID = productID
-    }
-
     enum CodingKeys: String, CodingKey {
         case id, role, reference, state, question, store
         case createdAt = "created_at"
@@ -86,18 +60,18 @@ package struct CaseReply: Sendable {
     }
 }
 
-/// What became of a reply.
-package enum ReplyFate: Sendable, Hashable {
+/// What became of a reply, as the database calls it.
+package enum ReplyFate: String, Sendable {
     /// It is kept, since now or before.
     case taken
     /// No such case is the user's.
-    case notFound
+    case notFound = "not_found"
     /// Support is through with the case.
     case decided
     /// The user was not asked to decide.
-    case notAsked
+    case notAsked = "not_asked"
     /// What the user agreed to is not asked now.
-    case questionChanged
+    case questionChanged = "question_changed"
 }
 
 extension AppRequests {
@@ -109,15 +83,10 @@ extension AppRequests {
         return try rows.first?.decode(PostgresJSON?.self, at: 0).map(JSONList.read)
     }
 
-    /// Takes what a user says to a case of theirs.
+    /// Takes what a user says to a case of theirs; sent again it is taken once.
     ///
-    /// - Parameters:
-    ///   - reply: what is said; sent again it is taken once.
-    ///   - id: the case, as ``cases(of:)`` names it.
-    ///   - userID: whose it has to be.
-    /// - Returns: what became of it.
-    /// - Throws: `PostgresError`, SQLSTATE `ES003`, `ES004`, `ES005` or `22023` where it can't be taken, `ES008` where enough
-    ///   was said for a day.
+    /// Throws `PostgresError`, SQLSTATE `ES003`, `ES004`, `ES005` or `22023` where it can't be taken, `ES008` where
+    /// enough was said for a day.
     package func reply(_ reply: CaseReply, to id: UUID, by userID: String) async throws -> ReplyFate {
         // Two users' words about one purchase may meet: one of the two is said again.
         let fate = try await pool.retrying(2) { connection in
@@ -128,14 +97,11 @@ extension AppRequests {
                 """
             ).first?.decode(String?.self, at: 0)
         }
-        switch fate {
-        case nil: return .taken
-        case "not_found": return .notFound
-        case "decided": return .decided
-        case "not_asked": return .notAsked
-        case "question_changed": return .questionChanged
-        case let word?: throw PostgresError(.decoding, message: "a reply's fate is not known: \(word)")
+        guard let fate else { return .taken }
+        guard let known = ReplyFate(rawValue: fate) else {
+            throw PostgresError(.decoding, message: "a reply's fate is not known: \(fate)")
         }
+        return known
     }
 
     /// Takes an owner's word that a purchase of theirs may go to the account whose app shows a reference.

@@ -11,20 +11,6 @@ package struct EntitlementAnswer: Sendable, Hashable {
     package var suggestsRestore: Bool
     package var tickets: [VisibleTicket]
     package var stores: [StoreState]
-
-    package init(
-        type: String,
-        until: String?,
-        suggestsRestore: Bool,
-        tickets: [VisibleTicket],
-        stores: [StoreState]
-    ) {
-        self.type = type
-        self.until = until
-        self.suggestsRestore = suggestsRestore
-        self.tickets = tickets
-        self.stores = stores
-    }
 }
 
 /// A case at support, as its claimant sees it.
@@ -96,7 +82,7 @@ package struct AppRequests: Sendable {
 
     /// Requests a restore; a user who requests all day without a new proof gets the last one.
     ///
-    /// - Returns: the job that answers; a new one is queued, and nothing else is known of it yet.
+    /// - Returns: the job that answers.
     /// - Throws: `PostgresError`, with SQLSTATE `ES001` to `ES005` where the request is refused.
     package func restore(_ wish: RestoreWish) async throws(PostgresError) -> Accepted {
         guard let answer = try await ask([wish], asker: "", patience: Self.patienceAlone).first else {
@@ -138,21 +124,15 @@ package struct AppRequests: Sendable {
             count: wishes.count
         )
         for row in rows {
-            let (place, id, isNew, state, message, hint) = try row.decode(
-                Int32.self,
-                UUID?.self,
-                Bool?.self,
-                String?.self,
-                String?.self,
-                String?.self
-            )
-            guard answers.indices.contains(Int(place) - 1) else { continue }
-            if let id {
-                answers[Int(place) - 1] = .success(Accepted(id: id, isNew: isNew ?? false))
-            } else {
-                var error = PostgresError(.serverError, sqlState: state, message: message ?? "")
-                error.hint = hint.flatMap { $0.isEmpty ? nil : $0 }
-                answers[Int(place) - 1] = .failure(error)
+            try row.decode { (place: Int, id: UUID?, isNew: Bool?, state: String?, message: String?, hint: String?) in
+                guard answers.indices.contains(place - 1) else { return }
+                if let id {
+                    answers[place - 1] = .success(Accepted(id: id, isNew: isNew ?? false))
+                } else {
+                    var error = PostgresError(.serverError, sqlState: state, message: message ?? "")
+                    error.hint = hint.flatMap { $0.isEmpty ? nil : $0 }
+                    answers[place - 1] = .failure(error)
+                }
             }
         }
         return answers
@@ -167,23 +147,14 @@ package struct AppRequests: Sendable {
             """
         )
         return try rows.map { row in
-            let (id, userID, state, outcome, key, age, products) = try row.decode(
-                UUID.self,
-                String?.self,
-                String.self,
-                String?.self,
-                String?.self,
-                Double.self,
-                PostgresJSON.self
-            )
-            return RestoreAnswer(
-                id: id,
-                userID: userID,
-                state: state,
-                outcome: outcome,
-                messageKey: key,
-                age: age,
-                products: try JSONList.read(products)
+            try RestoreAnswer(
+                id: row.decode(UUID.self, at: 0),
+                userID: row.decode(String?.self, at: 1),
+                state: row.decode(String.self, at: 2),
+                outcome: row.decode(String?.self, at: 3),
+                messageKey: row.decode(String?.self, at: 4),
+                age: row.decode(Double.self, at: 5),
+                products: JSONList.read(row.decode(PostgresJSON.self, at: 6))
             )
         }
     }
@@ -212,19 +183,12 @@ package struct AppRequests: Sendable {
             """
         )
         return try rows.first.map { row in
-            let (type, until, suggests, tickets, stores) = try row.decode(
-                String.self,
-                String?.self,
-                Bool.self,
-                PostgresJSON.self,
-                PostgresJSON.self
-            )
-            return EntitlementAnswer(
-                type: type,
-                until: until,
-                suggestsRestore: suggests,
-                tickets: try JSONList.read(tickets),
-                stores: try JSONList.read(stores)
+            try EntitlementAnswer(
+                type: row.decode(String.self, at: 0),
+                until: row.decode(String?.self, at: 1),
+                suggestsRestore: row.decode(Bool.self, at: 2),
+                tickets: JSONList.read(row.decode(PostgresJSON.self, at: 3)),
+                stores: JSONList.read(row.decode(PostgresJSON.self, at: 4))
             )
         }
     }

@@ -25,11 +25,9 @@ package struct Erasure: Sendable {
         }
     }
 
-    /// Replaces the identity everywhere, in one transaction.
+    /// Replaces the identity everywhere, in one transaction; `userID`: the host's, which need not exist there any more.
     ///
-    /// - Parameter userID: the host's id of the user, who need not exist there any more.
     /// - Returns: `nil` where nothing is known of such a user.
-    /// - Throws: `PostgresError`.
     package func erase(_ userID: String) async throws -> Erased? {
         try await pool.retrying { connection in
             let rows = try await connection.query(
@@ -39,22 +37,7 @@ package struct Erasure: Sendable {
                   FROM entitlement_sync.erase_user(\(userID)) AS e
                 """
             )
-            return try rows.first.map { row in
-                let (purchases, tickets, events, messages, isHosts) = try row.decode(
-                    Int64.self,
-                    Int64.self,
-                    Int64.self,
-                    Int64.self,
-                    Bool.self
-                )
-                return Erased(
-                    purchases: purchases,
-                    tickets: tickets,
-                    events: events,
-                    messages: messages,
-                    isHosts: isHosts
-                )
-            }
+            return try rows.first.map { row in try row.decode(into: Erased.init) }
         }
     }
 }

@@ -11,21 +11,13 @@ package struct RequestCounts: Sendable {
         package var requests: Int
         /// How long the minute lasts that they are counted in.
         package var wait: Duration
-
-        package init(requests: Int, wait: Duration) {
-            self.requests = requests
-            self.wait = wait
-        }
     }
 
     /// Takes requests of the minute that began with the first one of this key.
     ///
-    /// - Parameters:
-    ///   - wanted: how many, 1 or more.
-    ///   - allowed: how many a minute has.
-    ///   - key: a digest of the caller that they are counted for.
+    /// `wanted`: 1 or more. `allowed`: how many a minute has. `key`: a digest of the caller that they are counted for.
+    ///
     /// - Returns: at most `wanted`; none where the minute is used up.
-    /// - Throws: `PostgresError`.
     package func take(_ wanted: Int, of allowed: Int, for key: PostgresBytes) async throws(PostgresError) -> Given {
         let rows = try await pool.query(
             """
@@ -34,7 +26,7 @@ package struct RequestCounts: Sendable {
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no count") }
-        let (given, wait) = try row.decode(Int32.self, Double.self)
-        return Given(requests: Int(given), wait: .seconds(wait))
+        let (given, wait) = try row.decode(Int.self, Double.self)
+        return Given(requests: given, wait: .seconds(wait))
     }
 }

@@ -116,7 +116,7 @@ package struct Requests: Sendable {
             """
         // The planner can't tell how many jobs an id of the view has; for as many as it assumes, it would read all users.
         guard let rows = try await pool.pipeline([SessionSettings.plansByKey, query]).last else { return [] }
-        return try rows.map { row throws(PostgresError) in try decodeStatus(row) }
+        return try rows.map { row throws(PostgresError) in try row.decode(into: JobStatus.init) }
     }
 
     /// Dead jobs, newest first.
@@ -132,39 +132,7 @@ package struct Requests: Sendable {
              LIMIT \(limit)
             """
         )
-        return try rows.map { row throws(PostgresError) in try decodeStatus(row) }
-    }
-
-    private func decodeStatus(_ row: PostgresRow) throws(PostgresError) -> JobStatus {
-        let (id, reference, kind, userID, state, outcome, key, ticket, attempt, created, finished, error) =
-            try row.decode(
-                UUID.self,
-                String.self,
-                String.self,
-                String?.self,
-                String.self,
-                String?.self,
-                String?.self,
-                Int64?.self,
-                Int32.self,
-                String.self,
-                String?.self,
-                String?.self
-            )
-        return JobStatus(
-            id: id,
-            reference: reference,
-            kind: kind,
-            userID: userID,
-            state: state,
-            outcome: outcome,
-            messageKey: key,
-            ticketID: ticket,
-            attempt: attempt,
-            createdAt: created,
-            finishedAt: finished,
-            lastError: error
-        )
+        return try rows.map { row throws(PostgresError) in try row.decode(into: JobStatus.init) }
     }
 
     /// The decision of each done job: its rule and explanation.

@@ -16,39 +16,20 @@ package struct RestoreAnswer: Sendable, Hashable {
     package var age: Double
     package var products: [RestoredProduct]
 
+    /// How people call it, as `reference_of` in the database spells it.
+    package var reference: String { JobReference.text(of: id) }
+
+    /// Whether it will not change any more by itself.
+    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
+}
+
+extension RestoreAnswer {
     /// A restore that was asked for just now.
     package init(queued id: UUID, userID: String) {
-        self.id = id
-        self.userID = userID
-        state = "queued"
-        age = 0
-        products = []
+        self.init(id: id, userID: userID, state: "queued", age: 0, products: [])
     }
 
-    package init(
-        id: UUID,
-        userID: String?,
-        state: String,
-        outcome: String?,
-        messageKey: String?,
-        age: Double,
-        products: [RestoredProduct]
-    ) {
-        self.id = id
-        self.userID = userID
-        self.state = state
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.age = age
-        self.products = products
-    }
-
-    /// A restore that a batch has ended.
-    ///
-    /// - Parameters:
-    ///   - end: how.
-    ///   - findings: whose it is, and what it found.
-    ///   - age: seconds since it was asked for.
+    /// A restore that a batch has ended; `age`: seconds since it was asked for.
     package init(_ end: JobEnd, _ findings: RestoreFindings, age: Double) {
         self.init(
             id: end.id,
@@ -60,12 +41,6 @@ package struct RestoreAnswer: Sendable, Hashable {
             products: findings.products
         )
     }
-
-    /// How people call it, as `reference_of` in the database spells it.
-    package var reference: String { JobReference.text(of: id) }
-
-    /// Whether it will not change any more by itself.
-    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
 }
 
 /// A purchase of the user's own that gives access.
@@ -99,12 +74,9 @@ package struct RestoreFindings: Sendable {
     package var userID: String?
     package var products: [RestoredProduct]
 
-    /// Asks for those of restores that have ended.
+    /// Asks for those of restores that have ended; no request where there are none.
     ///
-    /// - Parameters:
-    ///   - ends: how they ended.
-    ///   - wanted: for each the products that were asked for; `nil`: all.
-    /// - Returns: no request where there are none.
+    /// `wanted`: for each the products that were asked for; `nil`: all.
     package static func of(_ ends: [JobEnd], wanted: [[String]?]) -> [PostgresRequest<[UUID: RestoreFindings]>] {
         guard !ends.isEmpty else { return [] }
         let keys = ends.map { $0.outcome == .restored || $0.outcome == .alreadySubscriber ? $0.userKey : nil }

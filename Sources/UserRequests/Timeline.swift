@@ -28,11 +28,7 @@ package struct Timeline: Sendable {
              ORDER BY e.at, e.kind = 'job', e.kind, e.place
             """
         )
-        var events: [Event] = []
-        for row in rows {
-            let (at, kind, text) = try row.decode(String.self, String.self, String.self)
-            events.append(Event(at: at, kind: kind, text: text))
-        }
+        var events = try rows.map { row in try row.decode(into: Event.init(at:kind:text:)) }
         if let row = host.first, until == nil {
             let (type, status) = try row.decode(String?.self, String?.self)
             let now = try await pool.query(
@@ -52,9 +48,7 @@ package struct Timeline: Sendable {
 
     /// How a user stands, as far as they may know it themselves, as one JSON object; contains no other user's id.
     ///
-    /// - Parameter userID: the host's.
     /// - Returns: `nil` for a user that neither the host nor our records have.
-    /// - Throws: `PostgresError`.
     package func standing(of userID: String) async throws -> String? {
         try await pool.query("SELECT entitlement_sync.user_standing(\(userID))::text").first?.decode(
             String?.self,

@@ -24,13 +24,13 @@ import Testing
         }
         #expect(seen.count == answers.count + 2)
         let nobody = LookupWords.said(CaseLookup(claim, nil)).words
-        #expect(nobody == "It can't be looked up: no store takes it for one of its ids.")
+        #expect(nobody == "No lookup is possible: no store takes it for one of its ids.")
     }
 
     @Test func `152: that an order of the sandbox can't be looked up is said`() {
         let claim = CaseClaim(kind: "order_id", value: "MABCDEFGH1")
         let lookup = CaseLookup(claim, StoreLookup(.appStore, .impossible(.sandbox)))
-        #expect(LookupWords.said(lookup).words.contains("looks orders up in production alone"))
+        #expect(LookupWords.said(lookup).words.contains("has lookups of orders in production alone"))
     }
 
     @Test func `What happened before is told by how often, how and when last`() {
@@ -64,7 +64,7 @@ import Testing
         let times = try JSONDecoder().decode(CaseTimes.self, from: Data(json.utf8))
         #expect(
             PastWords.said(times, claimant: nil, owner: nil).contains(
-                "An event told of it for the owner at 2024-10-03 23:59 UTC; the claimant showed it at 2024-10-04 00:01 UTC."
+                "An event named it as the owner's at 2024-10-03 23:59 UTC; the claimant showed it at 2024-10-04 00:01 UTC."
             )
         )
     }

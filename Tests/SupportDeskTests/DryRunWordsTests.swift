@@ -1,5 +1,5 @@
 import Foundation
-import SupportDesk
+@testable import SupportDesk
 import Testing
 
 /// What a reconcile would do, in a sentence.
@@ -31,7 +31,7 @@ import Testing
     )
     func `What would change is said first`(json: String, sentence: String) throws {
         let whole = #"{"asked_at":"2026-11-23","is_paused":false,"# + json + "}"
-        let run = try JSONDecoder().decode(DeskUser.DryRun.self, from: Data(whole.utf8))
+        let run = try DeskUser.decoder.decode(DeskUser.DryRun.self, from: Data(whole.utf8))
         #expect(DryRunWords.sentence(run) == sentence)
     }
 }

@@ -1,6 +1,6 @@
 import Entitlements
 import Foundation
-import SupportDesk
+@testable import SupportDesk
 import Testing
 
 /// Which reply fits a user.
@@ -51,7 +51,7 @@ import Testing
     @Test func `Every user is written to in every language, without holes and in the same sense`() {
         for user in Self.users {
             let english = user.reply(in: "en")
-            #expect(Replies.Reason(key: english.reason) != nil, "\(user)")
+            #expect(Replies.Reason(rawValue: english.reason) != nil, "\(user)")
             for language in Replies.languages {
                 let reply = user.reply(in: language)
                 #expect(!reply.text.isEmpty && !reply.text.contains("{"), "\(user) in \(language)")

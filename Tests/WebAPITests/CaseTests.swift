@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Testing
-import UserRequests
+@testable import UserRequests
 @testable import WebAPI
 
 /// Cases as they are sent, and bodies of a few fields as they are read.

@@ -3,7 +3,7 @@ import Hummingbird
 import Logging
 import Synchronization
 import Testing
-import UserRequests
+@testable import UserRequests
 @testable import WebAPI
 
 /// The count that all processes share, as the database keeps it, by a clock that stands still.

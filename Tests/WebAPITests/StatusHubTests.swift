@@ -2,7 +2,7 @@ import Foundation
 import Logging
 import Synchronization
 import Testing
-import UserRequests
+@testable import UserRequests
 @testable import WebAPI
 
 /// Who waits for restores, and what they are answered.

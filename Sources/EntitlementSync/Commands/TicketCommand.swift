@@ -178,7 +178,7 @@ struct TicketCommand: SignedInCommand {
         case .refresh: return .refresh
         case .waive: return .waive(reason: reason ?? "")
         case .withdraw: return .withdraw
-        case .lend: return .lend
+        case .lend: return .giveAccess
         case .transfer: return .transfer
         case .token: return .token
         case .note: return .note(text ?? "")

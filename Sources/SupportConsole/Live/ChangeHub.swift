@@ -12,9 +12,7 @@ final class ChangeHub: Sendable {
     private static let heartbeat = Duration.seconds(15)
 
     private struct State {
-        var listeners: [Int: AsyncStream<Word>.Continuation] = [:]
-        /// Whose each is.
-        var sessions: [Int: [UInt8]] = [:]
+        var listeners: [Int: (stream: AsyncStream<Word>.Continuation, session: [UInt8])] = [:]
         var last = 0
         var isClosed = false
     }
@@ -26,30 +24,23 @@ final class ChangeHub: Sendable {
         let (stream, continuation) = AsyncStream.makeStream(of: Word.self, bufferingPolicy: .bufferingOldest(4))
         let number: Int? = state.withLock { state in
             guard !state.isClosed, state.listeners.count < Self.most,
-                state.sessions.values.count(where: { $0 == session }) < Self.mostOfOne
+                state.listeners.values.count(where: { $0.session == session }) < Self.mostOfOne
             else { return nil }
             state.last += 1
-            state.listeners[state.last] = continuation
-            state.sessions[state.last] = session
+            state.listeners[state.last] = (continuation, session)
             return state.last
         }
-        guard let number else { return nil }
-        return (number, stream)
+        return number.map { ($0, stream) }
     }
 
     func leave(_ number: Int) {
-        let left = state.withLock { state in
-            state.sessions[number] = nil
-            return state.listeners.removeValue(forKey: number)
-        }
-        left?.finish()
+        state.withLock { $0.listeners.removeValue(forKey: number) }?.stream.finish()
     }
 
     func changed() { tell(.changed) }
 
     private func tell(_ word: Word) {
-        let listeners = state.withLock { Array($0.listeners.values) }
-        for listener in listeners { listener.yield(word) }
+        for listener in state.withLock({ Array($0.listeners.values) }) { listener.stream.yield(word) }
     }
 
     /// Gives signs of life until the task is cancelled.
@@ -67,6 +58,6 @@ final class ChangeHub: Sendable {
             defer { state.listeners = [:] }
             return Array(state.listeners.values)
         }
-        for listener in listeners { listener.finish() }
+        for listener in listeners { listener.stream.finish() }
     }
 }

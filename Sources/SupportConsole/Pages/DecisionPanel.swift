@@ -20,63 +20,56 @@ struct DecisionPanel {
         let isHandled = (state == .claimed && isMine) || (isPastFirst && !isHeldByOther) || state == .waitingClaimant
         let mayApprove = visit.may("approve") && !visit.me.isHeld
         let outlook = Self.outlook(ticket)
-        var values: [String: Any] = [
+        let hasApproved = ticket.approvedBy.contains(visit.me.name)
+        let isApprovable = (state == .claimed && isMine) || (state == .needsSecond && !isHeldByOther)
+        var approve: [String: Any]?
+        if mayApprove, isApprovable, !hasApproved, let hash = ticket.evidenceHash {
+            approve = [
+                "hash": hash, "sentence": outlook.approving,
+                "others": zip(ticket.alsoMoves ?? [], ticket.evidence?.alsoMoves ?? []).enumerated().map {
+                    ["place": $0, "value": $1.0, "label": Self.label($1.1)] as [String: Any]
+                },
+            ]
+        }
+        let maySkip = visit.may("override") && !visit.me.isHeld && isPastFirst && Moments.isAhead(ticket.ownerUntil)
+        let missing = (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count
+        let approvers = ticket.approvedBy.joined(separator: ", ")
+        let approvals = "\(ticket.approvedBy.count) of \(ticket.approvalsNeeded ?? 0)"
+        let hint: String? =
+            switch state {
+            case .executing: "A worker is carrying the transfer out."
+            case .transferred, .refused, .expired, .autoResolved, .duplicate: "The case is closed."
+            case .waitingOwner: "The owner may still object. When their time is over, the transfer can be started."
+            case _ where isHeldByOther && mayWork:
+                "It is theirs until they release it, or for 30 minutes after they last worked on it."
+            case .claimed where isMine && mayWork && !mayApprove:
+                "Approving a transfer takes an approver: release the ticket, and one of them can claim it."
+            case .new where mayWork: "Claim the ticket to work on it; the evidence is collected meanwhile."
+            case .new, .claimed, .waitingClaimant, .needsSecond, .approved: nil
+            }
+        values = shown([
             "base": "/console/tickets/\(ticket.id)", "key": visit.formKey,
             "claim": mayWork
                 && (state == .new || state == .waitingClaimant || (state == .claimed && !isHeldByOther && !isMine)),
             "release": mayWork && state == .claimed && isMine,
             "refresh": mayWork && !isHeldByOther && Self.isLive(state),
-            "lend": visit.may("give_access") && !visit.me.isHeld && isHandled
+            "give-access": visit.may("give_access") && !visit.me.isHeld && isHandled
                 && ticket.facts?.contains("proof_verified") == true,
             "decide": visit.may("refuse") && !visit.me.isHeld && isHandled && (!isPastFirst || mayApprove),
             "may-grant": mayApprove,
             "ask": visit.may("refuse") && state == .claimed && isMine,
             "resolve": visit.may("transfer") && state == .executing,
             "token": visit.may("transfer") && !visit.me.isHeld && ticket.tokens.contains(where: TokenWords.mayTryAgain),
-        ]
-        values["questions"] = DeskQuestion.allCases.map {
-            ["code": $0.rawValue, "label": TicketWords.plain($0.rawValue)]
-        }
-        if let hash = ticket.evidenceHash { values["seen-hash"] = hash }
-        if isHeldByOther, let holder = ticket.holder { values["held-by"] = holder }
-        if visit.me.isHeld { values["account-held"] = true }
-        let hasApproved = ticket.approvedBy.contains(visit.me.name)
-        let isApprovable = (state == .claimed && isMine) || (state == .needsSecond && !isHeldByOther)
-        if mayApprove, isApprovable, !hasApproved, let hash = ticket.evidenceHash {
-            values["approve"] = [
-                "hash": hash, "sentence": outlook.approving,
-                "others": zip(ticket.alsoMoves ?? [], ticket.evidence?.alsoMoves ?? []).enumerated().map {
-                    place,
-                    pair in
-                    ["place": place, "value": pair.0, "label": Self.label(pair.1)] as [String: Any]
-                },
-            ]
-        }
-        if visit.may("override"), !visit.me.isHeld, isPastFirst, Moments.isAhead(ticket.ownerUntil) {
-            let missing = (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count
-            values["waive"] = ["sentence": outlook.waiving(approvalsMissing: missing)]
-        }
-        if hasApproved, isPastFirst { values["withdraw"] = true }
-        if state == .approved, mayApprove { values["begin"] = ["sentence": outlook.transferring] }
-        if !ticket.approvedBy.isEmpty {
-            values["approved-by"] = ticket.approvedBy.joined(separator: ", ")
-            values["approvals"] = "\(ticket.approvedBy.count) of \(ticket.approvalsNeeded ?? 0)"
-        }
-        if state == .new, mayWork {
-            values["hint"] = "Claim the ticket to work on it; the evidence is collected meanwhile."
-        }
-        if state == .claimed, isMine, !mayApprove, visit.may("work") {
-            values["hint"] = "Approving a transfer takes an approver: release the ticket, and one of them can claim it."
-        }
-        if isHeldByOther, mayWork, Self.isLive(state) {
-            values["hint"] = "It is theirs until they release it, or for 30 minutes after they last worked on it."
-        }
-        if state == .waitingOwner {
-            values["hint"] = "The owner may still object. When their time is over, the transfer can be started."
-        }
-        if state == .executing { values["hint"] = "A worker is carrying the transfer out." }
-        if !Self.isLive(state), state != .executing { values["hint"] = "The case is closed." }
-        self.values = values
+            "questions": DeskQuestion.allCases.map {
+                ["code": $0.rawValue, "label": TicketWords.plain($0.rawValue)]
+            },
+            "seen-hash": ticket.evidenceHash, "held-by": isHeldByOther ? ticket.holder : nil, "approve": approve,
+            "waive": maySkip ? ["sentence": outlook.waiving(approvalsMissing: missing)] : nil,
+            "withdraw": hasApproved && isPastFirst ? true : nil,
+            "begin": state == .approved && mayApprove ? ["sentence": outlook.transferring] : nil,
+            "approved-by": ticket.approvedBy.isEmpty ? nil : approvers,
+            "approvals": ticket.approvedBy.isEmpty ? nil : approvals, "hint": hint,
+        ])
     }
 
     /// Whether an operator has to act on it yet.
@@ -87,10 +80,7 @@ struct DecisionPanel {
     }
 
     private static func isLive(_ state: TicketState) -> Bool {
-        switch state {
-        case .new, .claimed, .waitingClaimant, .waitingOwner, .needsSecond, .approved: true
-        case .executing, .transferred, .refused, .expired, .autoResolved, .duplicate: false
-        }
+        [.new, .claimed, .waitingClaimant, .waitingOwner, .needsSecond, .approved].contains(state)
     }
 
     private static func outlook(_ ticket: DeskTicket) -> Outlook {

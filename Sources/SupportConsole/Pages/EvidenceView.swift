@@ -13,7 +13,10 @@ struct EvidenceView {
         let ordered = [EvidenceWords.Weight.against, .for, .known].flatMap { weight in
             facts.filter { $0.weight == weight }
         }
-        var values: [String: Any] = [
+        // Of a source that did not answer nothing is known.
+        let hasRevenueCat =
+            ticket.evidence?.sources?.contains { $0.store == .revenueCat && $0.result == .unavailable } != true
+        values = shown([
             "hash": String(hash.prefix(12)), "at": Moments.shown(ticket.evidenceAt) as Any,
             "facts": ordered.map { ["words": $0.words, "weight": $0.weight.rawValue, "sign": Self.sign($0.weight)] },
             "no-facts": ordered.isEmpty,
@@ -34,17 +37,9 @@ struct EvidenceView {
             "background": (ticket.evidence?.background ?? []).map(Self.past),
             "has-background": ticket.evidence?.background.isEmpty == false,
             "has-lookups": ticket.evidence?.lookups?.isEmpty == false,
-        ]
-        // Of a source that did not answer nothing is known.
-        if ticket.evidence?.sources?.contains(where: { $0.store == .revenueCat && $0.result == .unavailable }) != true {
-            values["holder"] = Self.holder(ticket.evidence?.holder)
-        }
-        if let hindrance = ticket.hindrance.flatMap({ TransferHindrance(rawValue: $0) }),
-            let words = EvidenceWords.hindrance(hindrance)
-        {
-            values["hindrance"] = words
-        }
-        self.values = values
+            "holder": hasRevenueCat ? Self.holder(ticket.evidence?.holder) : nil,
+            "hindrance": ticket.hindrance.flatMap { TransferHindrance(rawValue: $0) }.flatMap(EvidenceWords.hindrance),
+        ])
     }
 
     private static func sign(_ weight: EvidenceWords.Weight) -> String {
@@ -56,11 +51,12 @@ struct EvidenceView {
     }
 
     private static func holder(_ holder: String?) -> String {
-        switch holder {
-        case "claimant": "the claimant"
-        case "owner": "the owner"
-        case "unknown", nil: "nobody we know"
-        case .some(let other): TicketWords.plain(other).lowercased()
+        switch holder.flatMap({ CaseHolder(rawValue: $0) }) {
+        case .claimant: "the claimant"
+        case .owner: "the owner"
+        case .unclaimed: "unclaimed"
+        case .other: "other"
+        default: "no customer that we know"
         }
     }
 
@@ -77,19 +73,14 @@ struct EvidenceView {
     }
 
     static func item(_ item: DeskTicket.Item) -> [String: Any] {
-        var access = "–"
-        if let gives = item.givesAccess { access = gives ? "Gives access" : "No access" }
-        var values: [String: Any] = [
+        shown([
             "source": TicketWords.store(item.source), "store": TicketWords.store(item.store),
-            "product": item.product ?? "–", "status": TicketWords.plain(item.status), "access": access,
+            "product": item.product ?? "–", "status": TicketWords.plain(item.status),
+            "access": item.givesAccess.map { $0 ? "Gives access" : "No access" } ?? "–",
             "asked": item.asked.map(TicketWords.plain) ?? "–", "id": item.id ?? "–",
-        ]
-        if item.environment != "production" { values["environment"] = TicketWords.plain(item.environment) }
-        if item.ownership == "family_shared" { values["family"] = true }
-        if let renewal = item.renewal { values["renewal"] = TicketWords.plain(renewal) }
-        if let ends = item.endsAt {
-            values["ends"] = Moments.shown(Date(timeIntervalSince1970: Double(ends) / 1_000_000))
-        }
-        return values
+            "environment": item.environment == "production" ? nil : TicketWords.plain(item.environment),
+            "family": item.ownership == "family_shared" ? true : nil, "renewal": item.renewal.map(TicketWords.plain),
+            "ends": item.endsAt.map { Moments.shown(Date(timeIntervalSince1970: Double($0) / 1_000_000)) },
+        ])
     }
 }

@@ -16,22 +16,14 @@ struct FigurePages: Sendable {
                 try Form(queryOf: request)["days"].flatMap { Int($0) }.flatMap { Self.spans.contains($0) ? $0 : nil }
                 ?? 7
             let causes = try await visit.users.causes(days: days)
-            return desk.pages.page(
-                "causes",
-                "Causes",
-                [
-                    "days": days,
-                    "spans": Self.spans.map {
-                        [
-                            "href": "/console/causes?days=\($0)", "label": $0 == 1 ? "1 day" : "\($0) days",
-                            "here": $0 == days,
-                        ]
-                            as [String: Any]
-                    },
-                    "rows": causes.map(Self.cause), "empty": causes.isEmpty,
-                ],
-                visit
-            )
+            let spans = Self.spans.map {
+                ["href": "/console/causes?days=\($0)", "label": $0 == 1 ? "1 day" : "\($0) days", "here": $0 == days]
+                    as [String: Any]
+            }
+            let values: [String: Any] = [
+                "days": days, "spans": spans, "rows": causes.map(Self.cause), "empty": causes.isEmpty,
+            ]
+            return desk.pages.page("causes", "Causes", values, visit)
         }
         desk.get("figures", on: routes) { visit, _, _ in
             let figures = try await visit.users.figures()
@@ -49,13 +41,12 @@ struct FigurePages: Sendable {
             code = parts.first.map(String.init) ?? code
             words = Rule(rawValue: code).flatMap { CauseWords.decision($0, promoted: parts.last == "promoted") }
         }
-        var values: [String: Any] = [
+        return shown([
             "title": words?.title ?? TicketWords.plain(code), "code": code,
             "what": cause.what == "ticket" ? "Ticket" : cause.what == "observed" ? "Record, only observed" : "Record",
             "found": cause.found, "users": cause.users, "last": Moments.shown(cause.lastAt),
-        ]
-        if let fix = words?.fix { values["fix"] = fix }
-        return values
+            "fix": words?.fix,
+        ])
     }
 
     private static func charts(_ figures: [DeskUsers.Figure]) -> [[String: Any]] {

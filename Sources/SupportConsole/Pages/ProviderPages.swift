@@ -106,9 +106,13 @@ struct ProviderPages: Sendable {
             throw ConsoleFault.refused(.forbidden, words)
         }
         if let previous = begun.previous { try await desk.operators.signOut(previous) }
-        let next = begun.next + (begun.next.contains("?") ? "&" : "?") + "signed-in=1"
         // A redirect would be part of the way from the provider, on which browsers do not show the session.
-        var response = desk.pages.page("arrive", "You are signed in", ["refresh": next], nil)
+        var response = desk.pages.page(
+            "arrive",
+            "You are signed in",
+            ["refresh": LocalPath(begun.next).adding("signed-in=1")],
+            nil
+        )
         response.set(Cookie.session.setting(token.text))
         response.set(Cookie.begun.ending)
         if let hint = try provider.seal(idToken: person.idToken) { response.set(Cookie.hint.setting(hint)) }

@@ -30,12 +30,14 @@ struct QueuePage: Sendable {
         async let found = visit.console.queue(
             lane: lane == "all" ? nil : lane,
             kind: kind,
-            after: Self.place(query),
+            after: query["after"].flatMap { DeskConsole.Place($0) },
             limit: Self.rows + 1
         )
         let counts = try await counted
         let rows = try await found
-        var values: [String: Any] = [
+        let begin = "/console?lane=\(lane)" + (kind.map { "&kind=\($0)" } ?? "")
+        let last = rows.count > Self.rows ? rows.prefix(Self.rows).last : nil
+        let values = shown([
             "lanes": Self.lanes(counts, chosen: lane, kind: kind),
             "rows": rows.prefix(Self.rows).map(Self.row),
             "empty": rows.isEmpty,
@@ -44,33 +46,18 @@ struct QueuePage: Sendable {
             },
             "lane": lane, "closed": lane == "closed",
             "may-open": visit.may("open"),
-            "first": query["after"] == nil, "begin": "/console?lane=\(lane)" + (kind.map { "&kind=\($0)" } ?? ""),
-        ]
-        if rows.count > Self.rows, let last = rows.prefix(Self.rows).last {
-            values["more"] =
-                "/console?lane=\(lane)" + (kind.map { "&kind=\($0)" } ?? "")
-                + "&after=\(last.sortedBy.microsecondsSinceUnixEpoch)_\(last.id)"
-        }
+            "first": query["after"] == nil, "begin": begin, "more": last.map { "\(begin)&after=\($0.place.text)" },
+        ])
         return desk.pages.page("queue", "Queue", values, visit)
-    }
-
-    /// Where a page begins, as its address has it.
-    private static func place(_ query: Form) -> DeskConsole.Place? {
-        guard let parts = query["after"]?.split(separator: "_"), parts.count == 2, let at = Int64(parts[0]),
-            let id = Int64(parts[1])
-        else { return nil }
-        return DeskConsole.Place(sortedBy: PostgresTimestamp(microsecondsSinceUnixEpoch: at), id: id)
     }
 
     private static func lanes(_ counts: [DeskConsole.Count], chosen: String, kind: String?) -> [[String: Any]] {
         let filter = kind.map { "&kind=\($0)" } ?? ""
         func link(_ lane: String, _ label: String, _ tickets: Int?, _ late: Int) -> [String: Any] {
-            var values: [String: Any] = [
+            shown([
                 "href": "/console?lane=\(lane)\(filter)", "label": label, "here": lane == chosen,
-            ]
-            if let tickets { values["count"] = most(tickets) }
-            if late > 0 { values["late"] = most(late) }
-            return values
+                "count": tickets.map(most), "late": late > 0 ? most(late) : nil,
+            ])
         }
         let all = link("all", "All open", counts.map(\.tickets).reduce(0, +), counts.map(\.late).reduce(0, +))
         let each = counts.map { link($0.lane, TicketWords.lane($0.lane), $0.tickets, $0.late) }
@@ -81,19 +68,16 @@ struct QueuePage: Sendable {
     private static func most(_ count: Int) -> String { count >= 1_000 ? "1000+" : "\(count)" }
 
     private static func row(_ row: DeskConsole.QueueRow) -> [String: Any] {
-        var values: [String: Any] = [
+        shown([
             "href": "/console/tickets/\(row.id)", "reference": row.reference, "kind": TicketWords.kind(row.kind),
             "state": TicketWords.state(row.state), "code": row.state, "urgent": row.isUrgent,
             "store": row.store.map(TicketWords.store) ?? "Store unknown", "claimant": row.claimant ?? "–",
             "owner": row.owner ?? "–", "opened": Moments.shown(row.createdAt),
             "suggested": row.suggested.map(TicketWords.verdict)
                 ?? (row.reason == nil ? "not collected yet" : "find out more"),
-        ]
-        if row.touches > 0 { values["touches"] = row.touches }
-        if let holder = row.holder { values["holder"] = holder }
-        if let due = Moments.due(row.dueAt) { values["due"] = due }
-        if let verdict = row.verdict { values["verdict"] = TicketWords.verdict(verdict) }
-        return values
+            "touches": row.touches > 0 ? row.touches : nil, "holder": row.holder, "due": Moments.due(row.dueAt),
+            "verdict": row.verdict.map(TicketWords.verdict),
+        ])
     }
 
     private func open(_ visit: Visit, _ form: Form) async throws -> Response {

@@ -58,9 +58,10 @@ struct SignInPages: Sendable {
         words: String?,
         status: HTTPResponse.Status = .ok
     ) -> Response {
-        var values: [String: Any] = ["next": LocalPath(next).text, "name": name]
-        if let words { values["words"] = words }
-        if let provider = desk.provider { values["provider"] = Self.link(provider, to: next) }
+        let values = shown([
+            "next": LocalPath(next).text, "name": name, "words": words,
+            "provider": desk.provider.map { Self.link($0, to: next) },
+        ])
         return desk.pages.page("signin", "Sign in", values, nil, status: status)
     }
 
@@ -70,9 +71,8 @@ struct SignInPages: Sendable {
         words: String?,
         status: HTTPResponse.Status = .ok
     ) -> Response {
-        var values: [String: Any] = ["next": LocalPath(next).text]
-        if let words { values["words"] = words }
-        if visit.me.byProvider, let provider = desk.provider { values["provider"] = Self.link(provider, to: next) }
+        let provider = visit.me.byProvider ? desk.provider.map { Self.link($0, to: next) } : nil
+        let values = shown(["next": LocalPath(next).text, "words": words, "provider": provider])
         return desk.pages.page("confirm", "Is it still you?", values, visit, status: status)
     }
 
@@ -86,55 +86,46 @@ struct SignInPages: Sendable {
     private func signIn(_ request: Request, _ context: AdminContext) async throws -> Response {
         let form = try await Form(request)
         let name = form["name"]?.filter { $0 != " " } ?? ""
-        var shown = SignIn.Credentials(name: name, password: form["password"] ?? "", code: form["code"])
-        shown.newPassword = form["new-password"]
+        var typed = SignIn.Credentials(name: name, password: form["password"] ?? "", code: form["code"])
+        typed.newPassword = form["new-password"]
         if let device = form["device"] {
-            shown.newDevice = SecondFactor(spelled: device)
-            guard shown.newDevice != nil else {
+            typed.newDevice = SecondFactor(spelled: device)
+            guard typed.newDevice != nil else {
                 throw ConsoleFault.refused(.badRequest, "The device's secret is none.")
             }
         }
-        if let new = shown.newPassword, new != form["new-password-again"] {
+        if let new = typed.newPassword, new != form["new-password-again"] {
             return enrolment(form, needs: [.password], "The two new passwords are not the same.")
         }
-        switch try await attempt(shown, request, context) {
-        case .way(.in(let token, let client)):
+        switch try await attempt(typed, request, context) {
+        case .signedIn(let token, let client):
             // Whatever session the browser had is not kept beside the new one.
             if let old = Cookie.session(in: request) { try await desk.operators.signOut(old.digest) }
-            let next = LocalPath(form["next"]).text
-            var response = Self.leaving(
-                to: next + (next.contains("?") ? "&" : "?") + "signed-in=1",
-                Cookie.session.setting(token.text)
-            )
-            response.set(Cookie.client.setting(client.text))
-            return response
-        case .way(.needs(let needs)) where needs == [.code]:
+            return Self.entering(LocalPath(form["next"]), saying: "signed-in=1", token, client)
+        case .needs(let needs) where needs == [.code]:
             return self.form(
                 next: form["next"],
                 name: name,
                 words: "Give the code of your second factor as well.",
                 status: .unauthorized
             )
-        case .way(.needs(let needs)): return enrolment(form, needs: needs, nil)
+        case .needs(let needs): return enrolment(form, needs: needs, nil)
         case .words(let words):
-            return shown.newPassword == nil && shown.newDevice == nil
+            return typed.newPassword == nil && typed.newDevice == nil
                 ? self.form(next: form["next"], name: name, words: words, status: .unauthorized)
                 : enrolment(form, needs: [.password], words)
         }
     }
 
     private enum Attempt {
-        enum Way {
-            case `in`(SessionToken, ClientToken)
-            case needs(Set<Operators.Need>)
-        }
-        case way(Way)
+        case signedIn(SessionToken, ClientToken)
+        case needs(Set<Operators.Need>)
         /// What to say.
         case words(String)
     }
 
     private func attempt(
-        _ shown: SignIn.Credentials,
+        _ typed: SignIn.Credentials,
         _ request: Request,
         _ context: AdminContext
     ) async throws -> Attempt {
@@ -143,12 +134,12 @@ struct SignInPages: Sendable {
             let signIn = SignIn(operators: desk.operators, kind: .console)
             let client = Cookie.client(in: request)
             // An operator who has to wait in any case takes no place in the gate.
-            let (wait, isKnown) = try await signIn.wait(shown, from: address, client: client)
+            let (wait, isKnown) = try await signIn.wait(typed, from: address, client: client)
             let result =
                 wait > .zero
                 ? .not(.wait(wait))
-                : try await gate.pass(from: isKnown ? "known " + shown.name : address, isKnown: isKnown) {
-                    try await signIn.attempt(shown, from: address, client: client)
+                : try await gate.pass(from: isKnown ? "known " + typed.name : address, isKnown: isKnown) {
+                    try await signIn.attempt(typed, from: address, client: client)
                 }
             guard let result else {
                 throw ConsoleFault.refused(
@@ -157,8 +148,8 @@ struct SignInPages: Sendable {
                 )
             }
             switch result {
-            case .signedIn(let token, let client): return .way(.in(token, client))
-            case .not(.needs(let needs)): return .way(.needs(needs))
+            case .signedIn(let token, let client): return .signedIn(token, client)
+            case .not(.needs(let needs)): return .needs(needs)
             case .not(.wait(let wait)):
                 desk.security.refused("console", "sign_in_put_off", desk.logger)
                 return .words("Too many sign-ins have failed; try again in \(wait.components.seconds + 1) s.")
@@ -184,32 +175,39 @@ struct SignInPages: Sendable {
             needs.contains(.device) || form["device"] != nil
             ? form["device"].flatMap { SecondFactor(spelled: $0) } ?? SecondFactor() : nil
         let name = form["name"] ?? ""
-        var values: [String: Any] = ["next": LocalPath(form["next"]).text, "name": name]
-        values["asks-password"] = needs.contains(.password) || form["new-password"] != nil
-        if let device { values["device"] = ["spelled": device.spelled, "address": device.address(account: name)] }
-        values["asks-code"] = device == nil && needs.contains(.code)
-        if let words { values["words"] = words }
+        let values = shown([
+            "next": LocalPath(form["next"]).text, "name": name, "words": words,
+            "asks-password": needs.contains(.password) || form["new-password"] != nil,
+            "device": device.map { ["spelled": $0.spelled, "address": $0.address(account: name)] },
+            "asks-code": device == nil && needs.contains(.code),
+        ])
         return desk.pages.page("enrol", "Your first sign-in", values, nil, status: .unauthorized)
     }
 
     // MARK: Once more
 
     private func confirm(_ visit: Visit, _ form: Form, _ context: AdminContext) async throws -> Response {
-        let shown = SignIn.Credentials(name: visit.me.name, password: form["password"] ?? "", code: form["code"])
+        let typed = SignIn.Credentials(name: visit.me.name, password: form["password"] ?? "", code: form["code"])
         let next = LocalPath(form["next"])
-        switch try await attempt(shown, visit.request, context) {
-        case .way(.in(let token, let client)):
+        switch try await attempt(typed, visit.request, context) {
+        case .signedIn(let token, let client):
             try await desk.operators.signOut(visit.digest)
-            var response = Self.leaving(
-                to: next.text + (next.text.contains("?") ? "&" : "?") + "done=confirm",
-                Cookie.session.setting(token.text)
-            )
-            response.set(Cookie.client.setting(client.text))
-            return response
-        case .way(.needs):
-            return confirmation(visit, next: next.text, words: "Give the code as well.", status: .unauthorized)
+            return Self.entering(next, saying: "done=confirm", token, client)
+        case .needs: return confirmation(visit, next: next.text, words: "Give the code as well.", status: .unauthorized)
         case .words(let words): return confirmation(visit, next: next.text, words: words, status: .unauthorized)
         }
+    }
+
+    /// Goes on to a page with a new session.
+    private static func entering(
+        _ next: LocalPath,
+        saying word: String,
+        _ token: SessionToken,
+        _ client: ClientToken
+    ) -> Response {
+        var response = leaving(to: next.adding(word), Cookie.session.setting(token.text))
+        response.set(Cookie.client.setting(client.text))
+        return response
     }
 
     private static func leaving(to path: String, _ cookie: String) -> Response {

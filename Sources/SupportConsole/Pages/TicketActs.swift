@@ -11,20 +11,20 @@ struct TicketActs: Sendable {
 
     func add(to routes: RouterGroup<AdminContext>) {
         for name in [
-            "claim", "release", "refresh", "lend", "approve", "waive", "withdraw", "transfer", "resolve", "refuse",
+            "claim", "release", "refresh", "give-access", "approve", "waive", "withdraw", "transfer", "resolve",
+            "refuse",
             "note", "ask", "token",
         ] {
             desk.post("tickets/:id/\(name)", on: routes) { visit, form, context in
                 let id = try context.number("id")
-                let path = "/console/tickets/\(id)"
-                if let refusal = try await visit.tickets.act(try Self.act(name, form), on: id) {
+                let refusal = try await visit.tickets.act(try Self.act(name, form), on: id)
+                if let refusal {
                     desk.logger.notice(
                         "console: an act was refused",
                         metadata: ["act": "\(name)", "reason": "\(refusal)"]
                     )
-                    return .redirect(to: "\(path)?not=\(refusal)", type: .normal)
                 }
-                return .redirect(to: "\(path)?done=\(name)", type: .normal)
+                return .going(to: "/console/tickets/\(id)", unless: refusal, did: name)
             }
         }
     }
@@ -34,7 +34,7 @@ struct TicketActs: Sendable {
         case "claim": return .claim
         case "release": return .release
         case "refresh": return .refresh
-        case "lend": return .lend
+        case "give-access": return .giveAccess
         case "withdraw": return .withdraw
         case "transfer": return .transfer
         case "token": return .token
@@ -50,23 +50,20 @@ struct TicketActs: Sendable {
             return .resolve(hasMoved: how == "moved")
         case "ask": return .ask(question: form["question"] ?? "", words: nil)
         case "refuse":
-            return .refuse(how: form["how"] ?? "", words: form["text"], hash: form["hash"].flatMap(bytes))
+            return .refuse(how: form["how"] ?? "", words: form["text"], hash: hash(form))
         case "note":
             guard let words = form["text"] else { throw ConsoleFault.refused(.badRequest, "Write the remark first.") }
             return .note(words)
         default:
-            guard let hash = bytes(form["hash"] ?? "") else {
-                throw ConsoleFault.refused(.badRequest, "The form does not say which evidence was looked at.")
+            guard let hash = hash(form) else {
+                throw ConsoleFault.refused(.badRequest, "The form does not say which evidence was seen.")
             }
             return .approve(hash: hash, confirmed: form.all("confirm"))
         }
     }
 
-    private static func bytes(_ digits: String) -> [UInt8]? {
-        let signs = Array(digits)
-        guard signs.count == 64 else { return nil }
-        let bytes = stride(from: 0, to: signs.count, by: 2).compactMap { UInt8(String(signs[$0...$0 + 1]), radix: 16) }
-        return bytes.count == 32 ? bytes : nil
+    private static func hash(_ form: Form) -> [UInt8]? {
+        form["hash"].flatMap { [UInt8](hexadecimal: $0.lowercased()) }.flatMap { $0.count == 32 ? $0 : nil }
     }
 }
 

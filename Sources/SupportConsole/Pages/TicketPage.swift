@@ -28,92 +28,70 @@ struct TicketPage: Sendable {
     private func page(_ visit: Visit, _ id: Int64, reveal: Bool) async throws -> Response {
         guard let json = try await visit.tickets.show(id, reveal: reveal) else { throw ConsoleFault.notFound }
         let ticket = try DeskTicket(json: json)
-        var values = Self.head(ticket)
-        values["id"] = ticket.id
-        values["revealed"] = reveal
-        values["may-reveal"] = visit.may("reveal") && !reveal
-        values["claimant"] = Self.account(ticket.claimant, ticket.evidence?.claimant)
-        values["owner"] = Self.account(ticket.owner, ticket.evidence?.owner)
-        if let evidence = EvidenceView(ticket) { values["evidence"] = evidence.values }
-        if let error = ticket.evidenceError { values["evidence-error"] = TicketWords.plain(error) }
-        values["collecting"] = ticket.evidenceDue != nil && !Moments.isAhead(ticket.evidenceDue)
-        values["panel"] = DecisionPanel(ticket, visit).values
-        // What a decision was made on: where it differs, the page is an old one.
-        values["stamp"] =
-            "\(ticket.state) \(ticket.evidenceHash ?? "") \(ticket.approvedBy.count) \(ticket.holder ?? "")"
-            + " \(ticket.ownerWaiver?.at ?? "")"
-        values["has-replies"] = !ticket.replies.isEmpty
-        values["replies"] = ticket.replies.map(Self.reply)
-        values["has-links"] = !ticket.linked.isEmpty
-        values["links"] = ticket.linked.map {
+        let links = ticket.linked.map {
             ["href": "/console/tickets/\($0.id)", "reference": $0.reference, "state": TicketWords.state($0.state)]
         }
-        values["events"] = ticket.events.reversed().map(Self.event)
-        values["may-note"] = visit.may("work")
+        let values = shown([
+            "id": ticket.id, "revealed": reveal, "may-reveal": visit.may("reveal") && !reveal,
+            "claimant": Self.account(ticket.claimant, ticket.evidence?.claimant),
+            "owner": Self.account(ticket.owner, ticket.evidence?.owner), "evidence": EvidenceView(ticket)?.values,
+            "evidence-error": ticket.evidenceError.map(TicketWords.plain),
+            "collecting": ticket.evidenceDue != nil && !Moments.isAhead(ticket.evidenceDue),
+            "panel": DecisionPanel(ticket, visit).values,
+            // What a decision was made on: where it differs, the page is an old one.
+            "stamp": "\(ticket.state) \(ticket.evidenceHash ?? "") \(ticket.approvedBy.count) \(ticket.holder ?? "")"
+                + " \(ticket.ownerWaiver?.at ?? "")",
+            "has-replies": !ticket.replies.isEmpty, "replies": ticket.replies.map(Self.reply),
+            "has-links": !links.isEmpty, "links": links, "events": ticket.events.reversed().map(Self.event),
+            "may-note": visit.may("work"),
+        ]).merging(Self.head(ticket)) { own, _ in own }
         return desk.pages.page("ticket", "Ticket \(ticket.reference)", values, visit)
     }
 
     private static func head(_ ticket: DeskTicket) -> [String: Any] {
-        var values: [String: Any] = [
+        let about = ticket.subject
+        let holder = ticket.holder.map { ["name": $0, "until": Moments.shown(ticket.holderUntil) as Any] }
+        let mayObject = DecisionPanel.isLive(ticket) && ticket.ownerWaiver == nil
+        let waiver = ticket.ownerWaiver.map { ["by": $0.by, "at": Moments.shown($0.at) as Any] }
+        let saga = ticket.transferStep.map { step in
+            shown(["step": TicketWords.plain(step), "trouble": ticket.transferError.map(TicketWords.plain)])
+        }
+        return shown([
             "reference": ticket.reference, "kind": TicketWords.kind(ticket.kind),
             "state": TicketWords.state(ticket.state), "code": ticket.state,
             "opened": Moments.shown(ticket.createdAt) as Any,
             "touches": ticket.touches == 1 ? "once" : "\(ticket.touches) times",
-        ]
-        let about = ticket.subject
-        values["store"] = about.store.map(TicketWords.store)
-        values["original"] = about.id
-        if let named = ticket.originalID, named != about.id { values["named"] = named }
-        values["closed"] = DecisionPanel.isClosed(ticket)
-        if let deadline = Moments.shown(ticket.deadline) { values["deadline"] = deadline }
-        if let holder = ticket.holder {
-            values["holder"] = ["name": holder, "until": Moments.shown(ticket.holderUntil) as Any]
-        }
-        if let verdict = ticket.verdict { values["verdict"] = TicketWords.verdict(verdict) }
-        if DecisionPanel.isLive(ticket), ticket.ownerWaiver == nil, let until = Moments.shown(ticket.ownerUntil) {
-            values["owner-until"] = until
-        }
-        if let waiver = ticket.ownerWaiver {
-            values["owner-waived"] = ["by": waiver.by, "at": Moments.shown(waiver.at) as Any]
-        }
-        if let step = ticket.transferStep {
-            var saga = ["step": TicketWords.plain(step)]
-            saga["trouble"] = ticket.transferError.map(TicketWords.plain)
-            values["saga"] = saga
-        }
-        values["has-tokens"] = !ticket.tokens.isEmpty
-        values["tokens"] = ticket.tokens.map { ["product": $0.product ?? "", "words": TokenWords.sentence($0)] }
-        return values
+            "store": about.store.map(TicketWords.store), "original": about.id,
+            "named": ticket.originalID == about.id ? nil : ticket.originalID,
+            "closed": DecisionPanel.isClosed(ticket), "deadline": Moments.shown(ticket.deadline), "holder": holder,
+            "verdict": ticket.verdict.map(TicketWords.verdict),
+            "owner-until": mayObject ? Moments.shown(ticket.ownerUntil) : nil, "owner-waived": waiver, "saga": saga,
+            "has-tokens": !ticket.tokens.isEmpty,
+            "tokens": ticket.tokens.map { ["product": $0.product ?? "", "words": TokenWords.sentence($0)] },
+        ])
     }
 
     private static func account(_ id: String?, _ account: CaseEvidence.Account?) -> [String: Any]? {
         guard id != nil || account != nil else { return nil }
-        var values: [String: Any] = ["id": id ?? "erased"]
-        if let account {
-            values["standing"] = TicketWords.plain(account.standing.rawValue)
-            values["href"] = "/console/users/\(account.key)"
-            if let created = account.createdAt {
-                values["since"] = Moments.shown(Date(timeIntervalSince1970: Double(created) / 1_000_000))
-            }
-        }
-        return values
+        let since = account?.createdAt.map { Moments.shown(Date(timeIntervalSince1970: Double($0) / 1_000_000)) }
+        return shown([
+            "id": id ?? "erased", "standing": account.map { TicketWords.plain($0.standing.rawValue) },
+            "href": account.map { "/console/users/\($0.key)" }, "since": since,
+        ])
     }
 
     private static func reply(_ reply: DeskTicket.Reply) -> [String: Any] {
-        var values: [String: Any] = ["side": TicketWords.plain(reply.side)]
-        if let at = Moments.shown(reply.at) { values["at"] = at }
-        if let decision = reply.decision { values["decision"] = TicketWords.plain(decision).lowercased() }
-        if let words = reply.words { values["said-words"] = words }
-        return values
+        shown([
+            "side": TicketWords.plain(reply.side), "at": Moments.shown(reply.at),
+            "decision": reply.decision.map { TicketWords.plain($0).lowercased() }, "said-words": reply.words,
+        ])
     }
 
     private static func event(_ event: DeskTicket.Event) -> [String: Any] {
-        var values: [String: Any] = ["at": Moments.shown(event.at) as Any, "words": TicketWords.plain(event.kind)]
-        if let by = event.by { values["by"] = by }
-        if let why = event.detail?.reason ?? event.detail?.verdict ?? event.detail?.how ?? event.detail?.question {
-            values["why"] = TicketWords.plain(why)
-        }
-        if let text = event.text { values["text"] = text }
-        return values
+        let why = event.detail?.reason ?? event.detail?.verdict ?? event.detail?.how ?? event.detail?.question
+        return shown([
+            "at": Moments.shown(event.at) as Any, "words": TicketWords.plain(event.kind), "by": event.by,
+            "why": why.map(TicketWords.plain), "text": event.text,
+        ])
     }
 }

@@ -24,17 +24,11 @@ struct UserPage: Sendable {
         }
         desk.post("users/:key/restore", on: routes) { visit, _, context in
             let key = try context.number("key")
-            if let refusal = try await visit.users.restore(key) {
-                return .redirect(to: "/console/users/\(key)?not=\(refusal)", type: .normal)
-            }
-            return .redirect(to: "/console/users/\(key)?done=restore", type: .normal)
+            return .going(to: "/console/users/\(key)", unless: try await visit.users.restore(key), did: "restore")
         }
         desk.post("users/:key/dry-run", on: routes) { visit, _, context in
             let key = try context.number("key")
-            if let refusal = try await visit.users.dryRun(key) {
-                return .redirect(to: "/console/users/\(key)?not=\(refusal)", type: .normal)
-            }
-            return .redirect(to: "/console/users/\(key)?done=dry-run", type: .normal)
+            return .going(to: "/console/users/\(key)", unless: try await visit.users.dryRun(key), did: "dry-run")
         }
     }
 
@@ -42,7 +36,7 @@ struct UserPage: Sendable {
         guard let json = try await visit.users.show(key, reveal: reveal) else { throw ConsoleFault.notFound }
         let user = try DeskUser(json: json)
         let events = try await visit.users.timeline(of: key)
-        var values: [String: Any] = [
+        let values = shown([
             "id": user.userID ?? "erased", "user": key, "erased": user.isErased, "type": user.type ?? "unknown",
             "status": user.status.map(TicketWords.plain) ?? "–", "waiting": user.waiting,
             "may-reveal": visit.may("reveal") && !reveal && !user.isErased,
@@ -51,18 +45,14 @@ struct UserPage: Sendable {
             "grants": user.grants.map(Self.grant), "no-grants": user.grants.isEmpty,
             "jobs": user.jobs.map(Self.job), "no-jobs": user.jobs.isEmpty,
             "tickets": user.tickets.map(Self.ticket), "no-tickets": user.tickets.isEmpty,
-            "events": events.map {
-                Self.event($0)
-            },
+            "events": events.map(Self.event),
             "no-events": events.isEmpty, "subscriber": user.type == "subscriber",
-        ]
-        if let created = Moments.shown(user.createdAt) { values["since"] = created }
-        if let read = Moments.shown(user.fullReadAt) { values["read"] = read }
-        if let look = Moments.shown(user.nextCheck) { values["look"] = look }
-        if let frozen = user.frozenAssets { values["frozen"] = "\(frozen)" }
-        values["dry-run"] = user.dryRun.map(Self.dryRun)
-        // An erased user can't be written to.
-        if let standing = user.standing { values["reply"] = Self.reply(to: standing, language: query["language"]) }
+            "since": Moments.shown(user.createdAt), "read": Moments.shown(user.fullReadAt),
+            "next-check": Moments.shown(user.nextCheckAt), "frozen": user.frozenAssets.map { "\($0)" },
+            "dry-run": user.dryRun.map(Self.dryRun),
+            // An erased user can't be written to.
+            "reply": user.standing.map { Self.reply(to: $0, language: query["language"]) },
+        ])
         return desk.pages.page("user", "User \(key)", values, visit)
     }
 
@@ -82,21 +72,21 @@ struct UserPage: Sendable {
     ]
 
     private static func purchase(_ item: DeskUser.Purchase) -> [String: Any] {
-        var values: [String: Any] = [
+        shown([
             "store": TicketWords.store(item.store), "product": item.product ?? "–",
             "status": TicketWords.plain(item.status),
             "access": item.givesAccess.map { $0 ? "Gives access" : "No access" } ?? "–",
             "rule": TicketWords.plain(item.rule), "since": Moments.shown(item.ownerSince) as Any,
-        ]
-        if let ends = Moments.shown(item.endsAt) { values["ends"] = ends }
-        if item.environment != "production" { values["environment"] = TicketWords.plain(item.environment) }
-        return values
+            "ends": Moments.shown(item.endsAt),
+            "environment": item.environment == "production" ? nil : TicketWords.plain(item.environment),
+        ])
     }
 
     private static func grant(_ grant: DeskUser.Grant) -> [String: Any] {
-        var values: [String: Any] = ["until": Moments.shown(grant.until) as Any, "reason": grant.reason]
-        if let revoked = Moments.shown(grant.revokedAt) { values["revoked"] = revoked }
-        return values
+        shown([
+            "until": Moments.shown(grant.until) as Any, "reason": grant.reason,
+            "revoked": Moments.shown(grant.revokedAt),
+        ])
     }
 
     private static func job(_ job: DeskUser.Job) -> [String: Any] {
@@ -109,21 +99,18 @@ struct UserPage: Sendable {
 
     private static func dryRun(_ run: DeskUser.DryRun) -> [String: Any] {
         guard let ended = Moments.shown(run.endedAt) else { return ["waits": true] }
-        var values: [String: Any] = ["at": ended, "sentence": DryRunWords.sentence(run), "paused": run.isPaused]
+        var why: [String: Any]?
         if let rule = run.rule, let outcome = run.outcome {
-            values["why"] = [
-                "rule": rule, "outcome": outcome, "words": run.explanation ?? "",
-            ]
+            why = ["rule": rule, "outcome": outcome, "words": run.explanation ?? ""]
         }
-        return values
+        return shown(["at": ended, "sentence": DryRunWords.sentence(run), "paused": run.isPaused, "why": why])
     }
 
     private static func event(_ event: DeskUsers.Event) -> [String: Any] {
         let kind = TicketWords.plain(event.kind)
-        var values: [String: Any] = ["at": Moments.shown(event.at), "words": event.words]
         // Sentences such as `Job R-7K3Q-92 ended done.` say it themselves.
-        if !event.words.hasPrefix(kind + " ") { values["kind"] = kind }
-        return values
+        let isSaid = event.words.hasPrefix(kind + " ")
+        return shown(["at": Moments.shown(event.at), "words": event.words, "kind": isSaid ? nil : kind])
     }
 
     private static func ticket(_ ticket: DeskUser.Ticket) -> [String: Any] {

@@ -16,13 +16,13 @@ enum Moments {
     }
 
     /// Whether what the database wrote is still to come, to the second.
-    static func isAhead(_ text: String?, of now: Date = Date()) -> Bool {
+    static func isAhead(_ text: String?) -> Bool {
         guard let text, text.count >= 19 else { return false }
-        return text.prefix(19) > now.formatted(.iso8601).prefix(19)
+        return text.prefix(19) > Date().formatted(.iso8601).prefix(19)
     }
 
     /// `2 h`, `3 d`: the largest unit that says enough.
-    static func span(_ seconds: TimeInterval) -> String {
+    private static func span(_ seconds: TimeInterval) -> String {
         let seconds = abs(seconds)
         return switch seconds {
         case ..<3_600: "\(Int(seconds / 60)) min"
@@ -32,12 +32,10 @@ enum Moments {
     }
 
     /// `due in 2 h`, `3 d late`.
-    static func due(_ date: Date?, now: Date = Date()) -> [String: Any]? {
+    static func due(_ date: Date?) -> [String: Any]? {
         guard let date else { return nil }
-        let left = date.timeIntervalSince(now)
-        return [
-            "text": left < 0 ? "\(span(left)) late" : "due in \(span(left))", "late": left < 0,
-            "at": shown(date),
-        ]
+        let left = date.timeIntervalSinceNow
+        let text = left < 0 ? "\(span(left)) late" : "due in \(span(left))"
+        return ["text": text, "late": left < 0, "at": shown(date)]
     }
 }

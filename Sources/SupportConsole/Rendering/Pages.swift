@@ -9,7 +9,7 @@ import SupportDesk
 struct Pages: Sendable {
     private let library: MustacheLibrary
 
-    /// Where the navigation leads; the duty that a role has to have for it.
+    /// Where the navigation leads; the permission that a role has to have for it.
     private static let places = [
         ("/console", "Queue", "view"), ("/console/dead", "Dead jobs", "view"), ("/console/runs", "Runs", "view"),
         ("/console/causes", "Causes", "view"),
@@ -40,15 +40,7 @@ struct Pages: Sendable {
         "ticket": PackageResources.ticket_mustache, "user": PackageResources.user_mustache,
     ]
 
-    /// A page.
-    ///
-    /// - Parameters:
-    ///   - template: which.
-    ///   - title: for the browser's window, and as the page's heading.
-    ///   - values: what the template shows.
-    ///   - visit: the operator; `nil`: no operator is signed in.
-    ///   - status: of the answer.
-    /// - Returns: the answer.
+    /// A page with a title, which is its heading too; without a visit no operator is signed in.
     func page(
         _ template: String,
         _ title: String,
@@ -77,6 +69,16 @@ struct Pages: Sendable {
     }
 }
 
+extension Response {
+    /// Goes to a page, which says what was done, or by the database's word why not.
+    static func going(to path: String, unless refusal: String?, did act: String) -> Response {
+        .redirect(to: path + (refusal.map { "?not=\($0)" } ?? "?done=\(act)"), type: .normal)
+    }
+}
+
+/// Values for a template, without those that are `nil`.
+func shown(_ values: [String: Any?]) -> [String: Any] { values.compactMapValues(\.self) }
+
 /// What the page before has done, as a word in the query; only words that are known are said.
 struct Said {
     let value: [String: Any]
@@ -84,15 +86,11 @@ struct Said {
     init?(_ path: String) {
         guard let query = path.split(separator: "?", maxSplits: 1).dropFirst().first else { return nil }
         for pair in query.split(separator: "&") {
-            let sides = pair.split(separator: "=", maxSplits: 1)
+            let sides = pair.split(separator: "=", maxSplits: 1).map(String.init)
             guard sides.count == 2 else { continue }
-            let word = String(sides[1])
-            if sides[0] == "done", let words = Self.done[word] {
-                value = ["words": words, "good": true]
-                return
-            }
-            if sides[0] == "not", let words = Self.refusal(word) {
-                value = ["words": words, "good": false]
+            let words = sides[0] == "done" ? Self.done[sides[1]] : sides[0] == "not" ? Self.refusal(sides[1]) : nil
+            if let words {
+                value = ["words": words, "good": sides[0] == "done"]
                 return
             }
         }
@@ -101,8 +99,8 @@ struct Said {
 
     private static let done = [
         "claim": "The ticket is yours for 30 minutes.", "release": "The ticket is anyone's again.",
-        "refresh": "The evidence is being collected anew.", "note": "The remark is on record.",
-        "lend": "The claimant has access for 72 hours, or until the case is decided.",
+        "refresh": "The evidence is being collected again.", "note": "The remark is on record.",
+        "give-access": "The claimant has access for 72 hours, or until the case is decided.",
         "approve": "Your approval is on record.", "waive": "The owner is not waited for any longer.",
         "withdraw": "Your approval is taken back.",
         "token": "A worker tells the App Store again.",

@@ -69,74 +69,64 @@ struct ConsoleFrame: RouterMiddleware {
     }
 
     private func page(for error: any Error, _ request: Request) async throws -> Response {
+        let (status, title, words): (HTTPResponse.Status, String, String)
         switch error {
         case ConsoleFault.signedOut: return signIn(request)
-        case ConsoleFault.refused(let status, let words):
+        case let error as PostgresError where error.sqlState == "ES007":
+            return .redirect(to: "/console/confirm?next=" + LocalPath(referring: request).escaped, type: .normal)
+        case is CancellationError: throw error
+        case ConsoleFault.refused(let code, let reason):
             desk.security.refused("console", "request", desk.logger)
-            return await message(status, "That was not done", words, request)
+            (status, title, words) = (code, "That was not done", reason)
         case ConsoleFault.crossSite:
             desk.security.refused("console", "form_from_elsewhere", desk.logger)
-            return await message(
-                .forbidden,
-                "That was not done",
+            (status, title) = (.forbidden, "That was not done")
+            words =
                 "The form did not come from a page of this console, or the page is from before the last sign-in. Go back, load the"
-                    + " page again, and repeat it.",
-                request
-            )
+                + " page again, and repeat it."
         case ConsoleFault.notFound:
-            return await message(
-                .notFound,
-                "There is nothing here",
-                "It may be a case of an operator's own, or mistyped.",
-                request
-            )
-        case let error as PostgresError: return await page(for: error, request)
+            (status, title) = (.notFound, "There is nothing here")
+            words = "It may be a case of an operator's own, or mistyped."
+        case let error as PostgresError: (status, title, words) = sayings(for: error)
         case let error as any HTTPResponseError where error.status == .notFound:
-            return await message(.notFound, "There is no such page", "Look into the queue, or search for it.", request)
+            (status, title) = (.notFound, "There is no such page")
+            words = "Open the queue, or search for it."
         case let error as any HTTPResponseError where error.status.code < 500:
-            return await message(error.status, "That was not understood", "Go back, and try it again.", request)
+            (status, title, words) = (error.status, "That was not understood", "Go back, and try it again.")
         case is NIOTooManyBytesError:
-            return await message(.contentTooLarge, "That was too much", "Write a shorter text.", request)
-        case is CancellationError: throw error
+            (status, title, words) = (.contentTooLarge, "That was too much", "Write a shorter text.")
         default:
             desk.logger.error("a page of the console failed", metadata: ["error.code": "\(type(of: error))"])
-            return await message(
-                .internalServerError,
-                "Something went wrong",
-                "Try it again; the log says more.",
-                request
-            )
+            (status, title) = (.internalServerError, "Something went wrong")
+            words = "Try it again; the log says more."
         }
+        let visit = try? await Visit(request, desk: desk)
+        return desk.pages.page("message", title, ["words": words], visit, status: status)
     }
 
-    private func page(for error: PostgresError, _ request: Request) async -> Response {
+    private func sayings(for error: PostgresError) -> (HTTPResponse.Status, String, String) {
         switch error.sqlState {
         case "ES006":
             desk.logger.warning("security: a role was refused", metadata: ["security.door": "console"])
-            return await message(.forbidden, "Your role may not do this", DatabaseWords.sentence(error), request)
-        case "ES007":
-            return .redirect(to: "/console/confirm?next=" + LocalPath(referring: request).escaped, type: .normal)
-        case "22023", "ES001":
-            return await message(.badRequest, "That was not understood", DatabaseWords.sentence(error), request)
+            return (.forbidden, "Your role may not do this", Self.sentence(error))
+        case "22023", "ES001": return (.badRequest, "That was not understood", Self.sentence(error))
         case "42501", "3F000":
             desk.logger.error("the console's database role lacks rights; set CONSOLE_DATABASE_URL")
-            return await message(
-                .serviceUnavailable,
-                "The console can't work yet",
-                "Its database role lacks rights: set CONSOLE_DATABASE_URL to an address with the role entitlement_sync_support.",
-                request
-            )
+            let words =
+                "Its database role lacks rights: set CONSOLE_DATABASE_URL to an address with the role entitlement_sync_support."
+            return (.serviceUnavailable, "The console can't work yet", words)
         case "55P03", "57014", "40P01", "40001":
-            return await message(.serviceUnavailable, "Somebody else is at it", "Try it again in a moment.", request)
+            return (.serviceUnavailable, "Another change is under way", "Try it again in a moment.")
         default:
             desk.logger.error("a page of the console failed", metadata: ["error.code": "\(error)"])
-            return await message(
-                .serviceUnavailable,
-                "The database does not answer",
-                "Try it again in a moment.",
-                request
-            )
+            return (.serviceUnavailable, "The database does not answer", "Try it again in a moment.")
         }
+    }
+
+    /// What operators read of an error that the desk's functions raise: their messages quote no user's data.
+    private static func sentence(_ error: PostgresError) -> String {
+        let first = error.message.prefix(1).uppercased() + error.message.dropFirst()
+        return [first + ".", error.hint].compactMap(\.self).joined(separator: " ")
     }
 
     private func signIn(_ request: Request) -> Response {
@@ -151,23 +141,5 @@ struct ConsoleFrame: RouterMiddleware {
 
     static func target(_ request: Request) -> String {
         request.uri.path + (request.uri.query.map { "?\($0)" } ?? "")
-    }
-
-    private func message(
-        _ status: HTTPResponse.Status,
-        _ title: String,
-        _ words: String,
-        _ request: Request
-    ) async -> Response {
-        let visit = try? await Visit(request, desk: desk)
-        return desk.pages.page("message", title, ["words": words], visit, status: status)
-    }
-}
-
-/// What operators read of an error that the desk's functions raise: their messages quote no user's data.
-enum DatabaseWords {
-    static func sentence(_ error: PostgresError) -> String {
-        let first = error.message.prefix(1).uppercased() + error.message.dropFirst()
-        return [first + ".", error.hint].compactMap(\.self).joined(separator: " ")
     }
 }

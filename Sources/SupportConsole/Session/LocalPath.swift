@@ -36,6 +36,9 @@ struct LocalPath: Hashable, Sendable {
         )
     }
 
+    /// With a word in its query.
+    func adding(_ word: String) -> String { text + (text.contains("?") ? "&" : "?") + word }
+
     /// As a value in a query.
     var escaped: String {
         text.addingPercentEncoding(withAllowedCharacters: .alphanumerics.union(CharacterSet(charactersIn: "/-_"))) ?? ""

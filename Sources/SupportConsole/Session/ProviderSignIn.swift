@@ -16,12 +16,10 @@ package struct ProviderSignIn: Sendable {
     /// The path that the provider sends browsers back to.
     package static let returnPath = "/console/sign-in/return"
 
-    /// - Parameters:
-    ///   - provider: which.
-    ///   - roles: pairs of a role and the group whose people have it.
-    ///   - lifetime: how long a sign-in is good for.
-    ///   - consoleURL: how browsers reach the console.
-    ///   - secret: the client's, which all processes of the console have: what one of them gave a browser, another reads.
+    /// Signs in through a provider.
+    ///
+    /// `roles`: pairs of a role and the group whose people have it. `secret`: the client's, which all processes of the
+    /// console have: what one of them gave a browser, another reads.
     package init(
         provider: SignInProvider,
         roles: [(role: String, group: String)],
@@ -69,10 +67,10 @@ package struct ProviderSignIn: Sendable {
     func seal(_ begun: Begun) throws -> String { try sealed(try JSONEncoder().encode(begun), as: "begun") ?? "" }
 
     /// What a browser shows; `nil`: it is not ours, or too old.
-    func open(_ text: String, at now: Date = Date()) -> Begun? {
+    func open(_ text: String) -> Begun? {
         guard let plain = opened(text, as: "begun"), let begun = try? JSONDecoder().decode(Begun.self, from: plain)
         else { return nil }
-        return (0...Begun.lifetime).contains(Int64(now.timeIntervalSince1970) - begun.at) ? begun : nil
+        return (0...Begun.lifetime).contains(Int64(Date().timeIntervalSince1970) - begun.at) ? begun : nil
     }
 
     /// The ID token for a browser to keep; `nil`: it is too long for one.

@@ -13,11 +13,10 @@ final class RequestPace: Sendable {
 
     private let state = Mutex(State())
 
-    /// Counts a request.
-    ///
-    /// - Returns: whether it is within the limit.
-    func takes(_ address: String, at now: ContinuousClock.Instant = .now) -> Bool {
-        state.withLock { state in
+    /// Counts a request, and says whether it is within the limit.
+    func takes(_ address: String) -> Bool {
+        let now = ContinuousClock.now
+        return state.withLock { state in
             if now - state.began >= .seconds(60) || state.counts.count >= Self.mostAddresses {
                 state = State(began: now)
             }

@@ -27,12 +27,10 @@ final class SignInGate: Sendable {
 
     /// Runs a body when it is its turn.
     ///
-    /// - Parameters:
-    ///   - address: the client's; a second sign-in from it is refused while the first waits or runs.
-    ///   - isKnown: whether the name's operator has signed in with this browser of late.
-    ///   - body: what to do.
-    /// - Returns: what the body returns; `nil`: too many others are at it, or one from the same address.
-    /// - Throws: what the body throws; `CancellationError`.
+    /// A second sign-in from an address is refused while the first waits or runs. `isKnown`: the name's operator has
+    /// signed in with this browser of late.
+    ///
+    /// - Returns: `nil`: too many others are at it, or one from the same address.
     func pass<Result>(
         from address: String,
         isKnown: Bool,

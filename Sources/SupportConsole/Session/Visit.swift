@@ -17,12 +17,11 @@ struct Visit: Sendable {
     var digest: [UInt8] { token.digest }
     var console: DeskConsole { DeskConsole(pool: desk.pool, session: digest) }
     var tickets: DeskTickets { DeskTickets(pool: desk.pool, session: digest) }
-    var runs: DeskRuns { DeskRuns(pool: desk.pool, session: digest) }
     var users: DeskUsers { DeskUsers(pool: desk.pool, session: digest) }
     /// What forms of this session carry.
     var formKey: String { FormKey(token).text }
 
-    func may(_ duty: String) -> Bool { me.duties.contains(duty) }
+    func may(_ permission: String) -> Bool { me.permissions.contains(permission) }
 
     /// Finds out who asks.
     ///
@@ -30,7 +29,7 @@ struct Visit: Sendable {
     init(_ request: Request, desk: Desk) async throws {
         self.desk = desk
         self.request = request
-        path = request.uri.path + (request.uri.query.map { "?\($0)" } ?? "")
+        path = ConsoleFrame.target(request)
         guard let token = Cookie.session(in: request) else { throw ConsoleFault.signedOut }
         self.token = token
         do { me = try await DeskConsole(pool: desk.pool, session: token.digest).me() } catch let error as PostgresError
@@ -51,10 +50,7 @@ struct FormKey {
             for: Data("form".utf8),
             using: SymmetricKey(data: Data(token.text.utf8))
         )
-        text = code.map { byte in
-            let digits = String(byte, radix: 16)
-            return byte < 16 ? "0" + digits : digits
-        }.joined()
+        text = code.hexadecimal
     }
 
     /// Compares in a time that tells nothing.

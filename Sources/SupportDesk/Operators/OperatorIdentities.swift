@@ -56,14 +56,7 @@ extension Operators {
         return try rows.first?.decode(String?.self, at: 0)
     }
 
-    /// Signs a person in.
-    ///
-    /// - Parameters:
-    ///   - identity: who.
-    ///   - session: the hash of what the browser will show.
-    ///   - lifetime: how long the provider's word is good for.
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`.
+    /// Signs a person in; `lifetime`: how long the provider's word is good for.
     package func signIn(_ identity: Identity, session: [UInt8], for lifetime: Duration) async throws -> Arrival {
         let rows = try await pool.query(
             """
@@ -81,29 +74,16 @@ extension Operators {
 
     /// Says that an account is a person's at the provider; it waits for another admin's word then.
     package func identify(_ name: String, as subject: String, by session: [UInt8]) async throws {
-        try await recorded(session, "manage") {
-            try await pool.query(
-                "SELECT entitlement_sync.identify_operator(\(PostgresBytes(session)), \(name), \(subject))"
-            )
-        }
+        let shown = PostgresBytes(session)
+        try await manage(session, "SELECT entitlement_sync.identify_operator(\(shown), \(name), \(subject))")
     }
 
     /// Marks an admin for the case that the provider fails, or takes the mark away.
     ///
-    /// - Parameters:
-    ///   - name: the admin's.
-    ///   - marked: whether to mark.
-    ///   - session: another admin's, or the own; `nil`: the schema's owner does it.
-    /// - Throws: `PostgresError`.
+    /// `session`: another admin's, or the own; `nil`: the schema's owner does it.
     package func markBreakGlass(_ name: String, _ marked: Bool, by session: [UInt8]?) async throws {
-        let query: PostgresQuery = """
-            SELECT entitlement_sync.mark_break_glass(\(session.map(PostgresBytes.init)), \(name), \(marked))
-            """
-        guard let session else {
-            try await pool.query(query)
-            return
-        }
-        try await recorded(session, "manage") { try await pool.query(query) }
+        let shown = session.map(PostgresBytes.init)
+        try await manage(session, "SELECT entitlement_sync.mark_break_glass(\(shown), \(name), \(marked))")
     }
 
     // MARK: Terminals
@@ -117,9 +97,7 @@ extension Operators {
 
     /// Asks for a terminal to be signed in.
     ///
-    /// - Parameter session: the hash of what the terminal will show.
     /// - Returns: eight letters that the operator types at the console within five minutes.
-    /// - Throws: `PostgresError`.
     package func askTerminal(_ session: [UInt8]) async throws -> String {
         let rows = try await pool.query("SELECT entitlement_sync.ask_terminal(\(PostgresBytes(session)))")
         guard let code = try rows.first?.decode(String.self, at: 0) else {
@@ -138,9 +116,7 @@ extension Operators {
                 """
             )
         }
-        guard let row = rows.first else { return nil }
-        let (user, address) = try row.decode(String.self, String.self)
-        return AskingTerminal(user: user, address: address)
+        return try rows.first?.decode(into: AskingTerminal.init)
     }
 
     /// Signs a terminal in as the operator at the console.

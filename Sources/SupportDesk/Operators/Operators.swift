@@ -1,6 +1,24 @@
 package import Postgres
 import Queue
 
+/// What an operator is.
+///
+/// What each may do stands in the database's table `operator_permission`.
+package enum DeskRole: String, Sendable, CaseIterable, Codable {
+    /// Reads tickets, with personal data masked.
+    case viewer
+    /// Works on tickets.
+    case agent
+    /// May also approve transfers, and carry them out.
+    case approver
+    /// May also decide what needs experience: overrides, second transfers, banned owners.
+    case senior
+    /// Reads everything, the operators' log included, and changes nothing.
+    case auditor
+    /// Manages operators, and decides no ticket.
+    case admin
+}
+
 /// Who works at the desk: their accounts and sessions.
 ///
 /// What a role may is decided in the database.
@@ -22,17 +40,11 @@ package struct Operators: Sendable {
         package var isKnown: Bool
     }
 
-    /// Asks what a name's password is hashed with.
+    /// Asks what a name's password is hashed with, and how long to wait; an unknown name has a salt as well, which
+    /// stays the same.
     ///
-    /// An unknown name has a salt as well, which stays the same.
-    ///
-    /// - Parameters:
-    ///   - name: as typed.
-    ///   - address: where it comes from, as a hash; `nil` at a terminal.
-    ///   - client: the hash of what the browser or terminal shows of earlier sign-ins.
-    ///   - cost: of passwords where there is no other.
-    /// - Returns: the salt, and how long to wait.
-    /// - Throws: `PostgresError`.
+    /// `address`: where it comes from, as a hash; `nil` at a terminal. `client`: the hash of what the browser or
+    /// terminal shows of earlier sign-ins. `cost`: of passwords where there is no other.
     package func salt(
         of name: String,
         from address: [UInt8]?,
@@ -61,54 +73,26 @@ package struct Operators: Sendable {
         package var salt: [UInt8]
         /// 32 bytes.
         package var key: [UInt8]
-
-        package init(cost: String, salt: [UInt8], key: [UInt8]) {
-            self.cost = cost
-            self.salt = salt
-            self.key = key
-        }
     }
 
     /// What an operator shows to sign in, and chooses on the way.
-    package struct Try: Sendable {
-        package var name: String
+    struct Try {
+        var name: String
         /// What is made of the password.
-        package var key: [UInt8]
+        var key: [UInt8]
         /// Six digits.
-        package var code: String?
+        var code: String?
         /// Whence, as a hash; `nil` at a terminal.
-        package var address: [UInt8]?
+        var address: [UInt8]?
         /// The hash of what this browser or terminal shows, now and from now on.
-        package var client: [UInt8]?
-        package var kind: SessionKind
+        var client: [UInt8]?
+        var kind: SessionKind
         /// The hash of what the operator will show.
-        package var session: [UInt8]
+        var session: [UInt8]
         /// The password to have from now on.
-        package var chosen: Shown?
+        var chosen: Shown?
         /// The device to have from now on, where there is none.
-        package var device: [UInt8]?
-
-        package init(
-            name: String,
-            key: [UInt8],
-            code: String?,
-            address: [UInt8]?,
-            client: [UInt8]?,
-            kind: SessionKind,
-            session: [UInt8],
-            chosen: Shown?,
-            device: [UInt8]?
-        ) {
-            self.name = name
-            self.key = key
-            self.code = code
-            self.address = address
-            self.client = client
-            self.kind = kind
-            self.session = session
-            self.chosen = chosen
-            self.device = device
-        }
+        var device: [UInt8]?
     }
 
     /// What comes of a try.
@@ -148,14 +132,9 @@ package struct Operators: Sendable {
 
     /// Signs an operator in, and stores what is chosen on the way; all of it or nothing.
     ///
-    /// The try is announced first, in a transaction of its own: no way of failing undoes its count.
-    ///
-    /// - Parameters:
-    ///   - shown: what the operator shows.
-    ///   - digest: SHA-256 over the name, a zero byte, the key and the code.
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`.
-    package func signIn(_ shown: Try, digest: [UInt8]) async throws -> Outcome {
+    /// The try is announced first, in a transaction of its own: no way of failing undoes its count. `digest`: SHA-256
+    /// over the name, a zero byte, the key and the code.
+    func signIn(_ shown: Try, digest: [UInt8]) async throws -> Outcome {
         let announced = try await pool.query(
             """
             SELECT a.announced::text, a.wait
@@ -222,8 +201,7 @@ package struct Operators: Sendable {
                   FROM entitlement_sync.own_sessions(\(PostgresBytes(session))) AS s
                 """
             ).map { row in
-                let (kind, startedAt, seenAt, isThis) = try row.decode(String.self, String.self, String.self, Bool.self)
-                return Session(kind: kind, startedAt: startedAt, seenAt: seenAt, isThis: isThis)
+                try row.decode(into: Session.init)
             }
         }
     }
@@ -234,10 +212,8 @@ package struct Operators: Sendable {
     /// - Throws: `PostgresError` with SQLSTATE `ES006` where the session has ended.
     package func endOthers(than session: [UInt8]) async throws -> Int {
         try await recorded(session, "view") {
-            let rows = try await pool.query(
-                "SELECT entitlement_sync.end_other_sessions(\(PostgresBytes(session)))"
-            )
-            return try Int(rows.first?.decode(Int32.self, at: 0) ?? 0)
+            try await pool.query("SELECT entitlement_sync.end_other_sessions(\(PostgresBytes(session)))")
+                .first?.decode(Int.self, at: 0) ?? 0
         }
     }
 
@@ -259,8 +235,7 @@ package struct Operators: Sendable {
                 "SELECT a.id, a.name, a.role FROM entitlement_sync.acting(\(PostgresBytes(session)), \(duty)) AS a"
             )
             guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-            let (id, name, role) = try row.decode(Int64.self, String.self, String.self)
-            return Actor(id: id, name: name, role: role)
+            return try row.decode(into: Actor.init)
         }
     }
 
@@ -277,6 +252,15 @@ package struct Operators: Sendable {
     }
 
     // MARK: Managing
+
+    /// Runs an administrator's statement; without a session the schema's owner does it.
+    func manage(_ session: [UInt8]?, _ query: PostgresQuery) async throws {
+        guard let session else {
+            try await pool.query(query)
+            return
+        }
+        try await recorded(session, "manage") { try await pool.query(query) }
+    }
 
     /// An operator that is to be.
     package struct NewOperator: Sendable {
@@ -295,70 +279,51 @@ package struct Operators: Sendable {
         }
     }
 
-    /// Adds an operator.
+    /// Adds an operator; without an administrator's session, only the first one.
     ///
-    /// - Parameters:
-    ///   - wanted: who.
-    ///   - session: an administrator's; `nil` is taken for the first operator alone.
-    /// - Throws: `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old, `22023` for a name that can't be taken,
-    ///   `ES001` for an unknown user.
+    /// Throws `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old,
+    /// `22023` for a name that can't be taken, `ES001` for an unknown user.
     package func add(_ wanted: NewOperator, by session: [UInt8]?) async throws {
-        let query: PostgresQuery = """
+        try await manage(
+            session,
+            """
             SELECT entitlement_sync.add_operator(\(session.map(PostgresBytes.init)), \(wanted.name), \(wanted.role),
                                                  \(wanted.userID), \(wanted.password.cost),
                                                  \(PostgresBytes(wanted.password.salt)),
                                                  \(PostgresBytes(wanted.password.key)))
             """
-        guard let session else {
-            try await pool.query(query)
-            return
-        }
-        try await recorded(session, "manage") { try await pool.query(query) }
+        )
     }
 
     /// Ends what an operator may do, at once.
     package func disable(_ name: String, by session: [UInt8]) async throws {
-        try await recorded(session, "manage") {
-            try await pool.query("SELECT entitlement_sync.disable_operator(\(PostgresBytes(session)), \(name))")
-        }
+        try await manage(session, "SELECT entitlement_sync.disable_operator(\(PostgresBytes(session)), \(name))")
     }
 
     /// Gives an operator an initial password again, and takes the second factor away.
     package func reset(_ name: String, password: Shown, by session: [UInt8]) async throws {
-        try await recorded(session, "manage") {
-            try await pool.query(
-                """
-                SELECT entitlement_sync.reset_operator(\(PostgresBytes(session)), \(name), \(password.cost),
-                                                       \(PostgresBytes(password.salt)), \(PostgresBytes(password.key)))
-                """
-            )
-        }
+        try await manage(
+            session,
+            """
+            SELECT entitlement_sync.reset_operator(\(PostgresBytes(session)), \(name), \(password.cost),
+                                                   \(PostgresBytes(password.salt)), \(PostgresBytes(password.key)))
+            """
+        )
     }
 
-    /// Stands in, as a second administrator, for an account that another one made or reset.
+    /// Stands in, as a second administrator or the schema's owner, for an account that another administrator made or
+    /// reset.
     ///
-    /// - Parameters:
-    ///   - name: the account's.
-    ///   - session: an administrator's; without one the schema's owner confirms.
     /// - Throws: `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old.
     package func confirm(_ name: String, by session: [UInt8]?) async throws {
-        let query: PostgresQuery = """
-            SELECT entitlement_sync.confirm_operator(\(session.map(PostgresBytes.init)), \(name))
-            """
-        guard let session else {
-            try await pool.query(query)
-            return
-        }
-        try await recorded(session, "manage") { try await pool.query(query) }
+        let shown = session.map(PostgresBytes.init)
+        try await manage(session, "SELECT entitlement_sync.confirm_operator(\(shown), \(name))")
     }
 
     /// Says which account in the app is an operator's own.
     package func link(_ name: String, to userID: String, by session: [UInt8]) async throws {
-        try await recorded(session, "manage") {
-            try await pool.query(
-                "SELECT entitlement_sync.link_operator(\(PostgresBytes(session)), \(name), \(userID))"
-            )
-        }
+        let shown = PostgresBytes(session)
+        try await manage(session, "SELECT entitlement_sync.link_operator(\(shown), \(name), \(userID))")
     }
 
     /// An operator, without secrets.
@@ -389,42 +354,17 @@ package struct Operators: Sendable {
 
     /// All operators by name, for administrators and auditors.
     package func all(by session: [UInt8]) async throws -> [Row] {
-        try await recorded(session, "audit") { try await list(session) }
-    }
-
-    private func list(_ session: [UInt8]) async throws -> [Row] {
-        try await pool.query(
-            """
-            SELECT o.name, o.role, o.user_id, o.has_device, o.signs_in, o.is_enrolled, o.disabled_at IS NOT NULL,
-                   CASE WHEN isfinite(o.held_until)
-                        THEN to_char(o.held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-                        WHEN o.held_until IS NOT NULL THEN 'confirmed' END,
-                   to_char(o.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-              FROM entitlement_sync.operators(\(PostgresBytes(session))) AS o
-            """
-        ).map { row in
-            let (name, role, userID, hasDevice, signsIn, isEnrolled, isDisabled, heldUntil, seenAt) = try row.decode(
-                String.self,
-                String.self,
-                String?.self,
-                Bool.self,
-                String.self,
-                Bool.self,
-                Bool.self,
-                String?.self,
-                String?.self
-            )
-            return Row(
-                name: name,
-                role: role,
-                userID: userID,
-                hasDevice: hasDevice,
-                signsIn: signsIn,
-                isEnrolled: isEnrolled,
-                isDisabled: isDisabled,
-                heldUntil: heldUntil,
-                seenAt: seenAt
-            )
+        try await recorded(session, "audit") {
+            try await pool.query(
+                """
+                SELECT o.name, o.role, o.user_id, o.has_device, o.signs_in, o.is_enrolled, o.disabled_at IS NOT NULL,
+                       CASE WHEN isfinite(o.held_until)
+                            THEN to_char(o.held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                            WHEN o.held_until IS NOT NULL THEN 'confirmed' END,
+                       to_char(o.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                  FROM entitlement_sync.operators(\(PostgresBytes(session))) AS o
+                """
+            ).map { row in try row.decode(into: Row.init) }
         }
     }
 }

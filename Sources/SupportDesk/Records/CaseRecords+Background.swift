@@ -3,13 +3,7 @@ import Postgres
 import Queue
 
 extension CaseRecords {
-    /// Reads what is on record around a case.
-    ///
-    /// - Parameters:
-    ///   - file: the case, whose own ticket is left out.
-    ///   - held: what would be moved along.
-    /// - Returns: earlier cases and transfers by what came of them, and what is frozen now.
-    /// - Throws: `PostgresError`.
+    /// What is on record around a case, but for its own ticket; `held`: what would be moved along.
     package func background(of file: File, moving held: [Observation] = []) async throws -> CaseBackground {
         let past = try await past(of: file)
         let (own, along) = try await chargedBack(file.purchase, held.flatMap(\.identifiers))
@@ -65,25 +59,14 @@ extension CaseRecords {
               FROM ended AS e WHERE e.id <> \(file.ticketID)
              GROUP BY e.about, e.what, e.outcome ORDER BY e.about, e.what, e.outcome
             """
-        ).compactMap { row in
-            let (about, what, outcome, count, last, tickets) = try row.decode(
-                String.self,
-                String.self,
-                String.self,
-                Int64.self,
-                PostgresTimestamp.self,
-                String.self
-            )
-            guard let about = CasePast.Subject(rawValue: about), let what = CasePast.What(rawValue: what) else {
-                return nil
-            }
-            return CasePast(
-                about: about,
-                what: what,
-                outcome: outcome,
-                count: Int(count),
-                lastAt: Instant(last),
-                tickets: tickets.split(separator: " ").compactMap { Int64($0) }
+        ).map { row in
+            try CasePast(
+                about: row.decode(CasePast.Subject.self, at: 0),
+                what: row.decode(CasePast.What.self, at: 1),
+                outcome: row.decode(String.self, at: 2),
+                count: row.decode(Int.self, at: 3),
+                lastAt: row.decode(Instant.self, at: 4),
+                tickets: row.decode(String.self, at: 5).split(separator: " ").compactMap { Int64($0) }
             )
         }
     }
@@ -98,7 +81,7 @@ extension CaseRecords {
              WHERE x.user_key = ANY (\(keys)) AND x.status = 'refunded'
                AND entitlement_sync.surviving_purchase(x.purchase_id) = \(purchase.id)
             """
-        ).first?.decode(PostgresTimestamp?.self, at: 0).map { Instant($0) }
+        ).first?.decode(Instant?.self, at: 0)
     }
 
     /// When money paid for the purchase was last taken back as fraud, and whether that was done with what moves along: under
@@ -129,9 +112,7 @@ extension CaseRecords {
                                WHERE i.id IS NULL AND k.lifted_at IS NULL)
             """
         )
-        guard let row = rows.first else { return (nil, false) }
-        let (own, along) = try row.decode(PostgresTimestamp?.self, Bool.self)
-        return (own.map { Instant($0) }, along)
+        return try rows.first?.decode(Instant?.self, Bool.self) ?? (nil, false)
     }
 
     /// When the claimant came, where an event had named the purchase's owner a short while before.
@@ -141,7 +122,7 @@ extension CaseRecords {
             SELECT t.created_at FROM entitlement_sync.ticket AS t
              WHERE t.id = \(file.ticketID) AND t.kind = 'first_seen_elsewhere'
             """
-        ).first.map { Instant(try $0.decode(PostgresTimestamp.self, at: 0)) }
+        ).first?.decode(Instant.self, at: 0)
     }
 
     /// What the host has frozen for a lapse; users without assets have none.
@@ -161,3 +142,6 @@ extension CaseRecords {
         )
     }
 }
+
+extension CasePast.Subject: PostgresDecodable {}
+extension CasePast.What: PostgresDecodable {}

@@ -4,11 +4,7 @@ import Postgres
 extension CaseRecords {
     /// The ids that a claimant or an agent named for a ticket: what agents gave before the rest, the newest first.
     ///
-    /// Of each, ten are kept.
-    ///
-    /// - Parameter ticketID: whose.
-    /// - Returns: each once.
-    /// - Throws: `PostgresError`.
+    /// Each once; of either side, ten are kept.
     func claims(of ticketID: Int64) async throws -> [CaseClaim] {
         try await pool.query(
             """
@@ -25,22 +21,11 @@ extension CaseRecords {
              ORDER BY n.by_agent_at DESC NULLS LAST, n.at DESC, n.value, n.kind
             """
         ).map { row in
-            let (kind, value, store, byClaimant, byAgent) = try row.decode(
-                String.self,
-                String.self,
-                String?.self,
-                Bool.self,
-                Bool.self
-            )
-            return CaseClaim(kind: kind, value: value, store: store, isByClaimant: byClaimant, isByAgent: byAgent)
+            try row.decode(into: CaseClaim.init(kind:value:store:isByClaimant:isByAgent:))
         }
     }
 
-    /// Which purchases our records have under these names.
-    ///
-    /// - Parameter names: of stores.
-    /// - Returns: our numbers by name; what is not known is left out.
-    /// - Throws: `PostgresError`.
+    /// Our numbers of the purchases that stores call so; what is not known is left out.
     package func purchases(named names: [PurchaseIdentifier]) async throws -> [PurchaseIdentifierKey: Int64] {
         guard !names.isEmpty else { return [:] }
         var purchases: [PurchaseIdentifierKey: Int64] = [:]
@@ -58,13 +43,10 @@ extension CaseRecords {
         return purchases
     }
 
-    /// Lets a ticket be about the purchase that an id has led to.
+    /// Lets a ticket, whose purchase is unknown but for what another id has led to, be about the purchase that an id
+    /// has led to.
     ///
-    /// - Parameters:
-    ///   - ticketID: a ticket whose purchase is unknown, but for what another id has led to.
-    ///   - purchase: our number.
     /// - Returns: whether it is about that now.
-    /// - Throws: `PostgresError`.
     package func name(_ ticketID: Int64, as purchase: Int64) async throws -> Bool {
         try await pool.retrying { connection in
             let rows = try await connection.query("SELECT entitlement_sync.name_found(\(ticketID), \(purchase))")

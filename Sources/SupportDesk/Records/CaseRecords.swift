@@ -41,6 +41,26 @@ package struct CaseRecords: Sendable {
         package var readTick: ContinuousClock.Instant
     }
 
+    /// What the statement of ``file(of:)`` reads.
+    private struct Row {
+        var isAwaited: Bool
+        var claimantKey: Int64
+        var claimantID: String?
+        var ownerKey: Int64?
+        var ownerID: String?
+        var purchaseID: Int64?
+        var ownerObjected: Bool
+        var isProven: Bool
+        var ownerReleased: Bool
+        var readAt: Instant
+        var mayBeSandbox: Bool
+        var isNamedByID: Bool
+        var wasDisproven: Bool
+        /// JSON.
+        var sources: String?
+        var isRefused: Bool
+    }
+
     /// Takes tickets whose evidence is to be collected, for two minutes.
     ///
     /// That is longer than a collection takes: the share of a process that dies meanwhile is taken by others. What is asked for from
@@ -97,33 +117,12 @@ package struct CaseRecords: Sendable {
              WHERE t.id = \(ticketID)
             """
         )
-        guard let row = rows.first else { return nil }
-        let (
-            awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, released, now,
-            sandbox, named, disproven, answered, refused
-        ) =
-            try row.decode(
-                Bool.self,
-                Int64.self,
-                String?.self,
-                Int64?.self,
-                String?.self,
-                Int64?.self,
-                Bool.self,
-                Bool.self,
-                Bool.self,
-                PostgresTimestamp.self,
-                Bool.self,
-                Bool.self,
-                Bool.self,
-                String?.self,
-                Bool.self
-            )
-        let sources = try answered.map { try JSONDecoder().decode([CaseSource].self, from: Data($0.utf8)) }
-        let people = try await people([claimantID, ownerID].compactMap(\.self))
+        guard let row = try rows.first?.decode(into: Row.init) else { return nil }
+        let sources = try row.sources.map { try JSONDecoder().decode([CaseSource].self, from: Data($0.utf8)) }
+        let people = try await people([row.claimantID, row.ownerID].compactMap(\.self))
         var purchase: Purchase?
         var identifiers: [PurchaseIdentifier] = []
-        if let purchaseID {
+        if let purchaseID = row.purchaseID {
             purchase = try await pool.withConnection { try await LedgerReads.purchase(purchaseID, on: $0) }
             identifiers = try await names(of: purchaseID)
         }
@@ -133,22 +132,22 @@ package struct CaseRecords: Sendable {
         }
         return File(
             ticketID: ticketID,
-            isAwaited: awaited,
-            claimant: account(claimantKey, claimantID),
-            owner: ownerKey.map { account($0, ownerID) },
+            isAwaited: row.isAwaited,
+            claimant: account(row.claimantKey, row.claimantID),
+            owner: row.ownerKey.map { account($0, row.ownerID) },
             purchase: purchase,
             identifiers: identifiers,
-            isNamedByID: named,
-            isProven: proven,
-            wasDisproven: disproven,
-            claims: claimantID == nil ? [] : try await claims(of: ticketID),
-            mayBeSandbox: sandbox,
-            ownerObjected: objected,
-            ownerReleased: released,
+            isNamedByID: row.isNamedByID,
+            isProven: row.isProven,
+            wasDisproven: row.wasDisproven,
+            claims: row.claimantID == nil ? [] : try await claims(of: ticketID),
+            mayBeSandbox: row.mayBeSandbox,
+            ownerObjected: row.ownerObjected,
+            ownerReleased: row.ownerReleased,
             sources: sources ?? [],
             hasWholeEvidence: sources.map { !$0.contains { $0.result == .unavailable } } ?? false,
-            isRefused: refused,
-            readAt: Instant(now),
+            isRefused: row.isRefused,
+            readAt: row.readAt,
             readTick: tick
         )
     }
@@ -158,15 +157,10 @@ package struct CaseRecords: Sendable {
         for row in try await pool.query(
             "SELECT u.id, u.type, u.status, u.created_at FROM entitlement_sync_host.read_users(\(ids)) AS u"
         ) {
-            let (id, type, status, created) = try row.decode(
-                String?.self,
-                String?.self,
-                String?.self,
-                PostgresTimestamp?.self
-            )
+            let (id, type, status, created) = try row.decode(String?.self, String?.self, String?.self, Instant?.self)
             let user = try User(id, type, status, by: "read_users")
             guard let created else { throw AdapterFault("read_users", "created_at") }
-            people[ExactText(user.id)] = (user, Instant(created))
+            people[ExactText(user.id)] = (user, created)
         }
         return people
     }
@@ -178,15 +172,13 @@ package struct CaseRecords: Sendable {
              WHERE i.purchase_id = \(purchase) ORDER BY i.value, i.store, i.environment LIMIT 500
             """
         ).map { row in
-            let (value, store, environment, kind) = try row.decode(String.self, String.self, String.self, String.self)
-            return PurchaseIdentifier(value: value, store: store, environment: environment, kind: kind)
+            try row.decode(into: PurchaseIdentifier.init(value:store:environment:kind:))
         }
     }
 
     /// Finds out which purchase a ticket is about, where only its store's id is known.
     ///
     /// - Returns: whether all is known that can be; if not, its owner is being read, which brings it into our records.
-    /// - Throws: `PostgresError`.
     package func namePurchase(of ticketID: Int64) async throws -> Bool {
         try await pool.retrying { connection in
             let rows = try await connection.query("SELECT entitlement_sync.name_purchase(\(ticketID))")
@@ -194,11 +186,7 @@ package struct CaseRecords: Sendable {
         }
     }
 
-    /// Whose purchases are in our records.
-    ///
-    /// - Parameter ids: RevenueCat's.
-    /// - Returns: the owner's key by id; ids without an owner are left out.
-    /// - Throws: `PostgresError`.
+    /// The owners' keys by RevenueCat's ids of their purchases; ids without an owner are left out.
     package func owners(of ids: [String]) async throws -> [ExactText: Int64] {
         var owners: [ExactText: Int64] = [:]
         for row in try await pool.query(
@@ -226,34 +214,29 @@ package struct CaseRecords: Sendable {
         /// When the first request for it began, by the database's clock.
         package var askedAt: Instant
         package var settings: DeskSettings
-
-        package init(
-            evidence: CaseEvidence,
-            document: String,
-            hash: [UInt8],
-            askedAt: Instant,
-            settings: DeskSettings
-        ) {
-            self.evidence = evidence
-            self.askedAt = askedAt
-            self.document = document
-            self.hash = hash
-            self.settings = settings
-        }
     }
 
     /// Keeps evidence: approvals on other evidence end, and a ticket whose cause has gone away is closed.
     ///
-    /// - Parameters:
-    ///   - found: what was found.
-    ///   - ticketID: whose.
-    ///   - again: when it is to be collected again because a store did not answer, or sooner where an operator has asked
-    ///     for that. In the same transaction: a process that died in between would leave a case that is never collected again.
+    /// `again`: when it is to be collected again because a store did not answer, or sooner where an operator has asked
+    /// for that. In the same transaction: a process that died in between would leave a case that is never collected
+    /// again.
+    ///
     /// - Returns: the evidence's number; `nil`: the ticket is closed by now, or newer evidence is there.
-    /// - Throws: `PostgresError`.
     package func keep(_ found: Found, for ticketID: Int64, again: Duration? = nil) async throws -> Int64? {
         try await pool.withTransaction { connection in
-            guard let id = try await keep(found, for: ticketID, on: connection) else { return nil }
+            let evidence = found.evidence
+            let rows = try await connection.query(
+                """
+                SELECT entitlement_sync.keep_evidence(
+                           \(ticketID), \(found.askedAt.timestamp), \(PostgresBytes(found.hash)), \(evidence.facts.map(\.rawValue)),
+                           \(evidence.hindrance.rawValue), \(evidence.verdict?.rawValue), \(evidence.reason.rawValue),
+                           \(Int16(clamping: evidence.approvals)), \(evidence.alsoMoves.map { $0.id ?? "?" }),
+                           \(Int64(evidence.ownerWindow(found.settings).components.seconds)),
+                           \(Int64(found.settings.holds.components.seconds)), \(found.document), \(evidence.owner?.key))
+                """
+            )
+            guard let id = try rows.first?.decode(Int64?.self, at: 0) else { return nil }
             guard let again else { return id }
             try await connection.query(
                 """
@@ -267,25 +250,6 @@ package struct CaseRecords: Sendable {
         }
     }
 
-    private func keep(
-        _ found: Found,
-        for ticketID: Int64,
-        on connection: PostgresConnection
-    ) async throws -> Int64? {
-        let evidence = found.evidence
-        let rows = try await connection.query(
-            """
-            SELECT entitlement_sync.keep_evidence(
-                       \(ticketID), \(found.askedAt.timestamp), \(PostgresBytes(found.hash)), \(evidence.facts.map(\.rawValue)),
-                       \(evidence.hindrance.rawValue), \(evidence.verdict?.rawValue), \(evidence.reason.rawValue),
-                       \(Int16(clamping: evidence.approvals)), \(evidence.alsoMoves.map { $0.id ?? "?" }),
-                       \(Int64(evidence.ownerWindow(found.settings).components.seconds)),
-                       \(Int64(found.settings.holds.components.seconds)), \(found.document), \(evidence.owner?.key))
-            """
-        )
-        return try rows.first?.decode(Int64?.self, at: 0)
-    }
-
     /// Gives a ticket back whose evidence was not collected for a reason of our own.
     package func release(_ ticketID: Int64) async throws {
         try await pool.query(
@@ -295,11 +259,6 @@ package struct CaseRecords: Sendable {
              WHERE r.ticket_id = \(ticketID) AND r.due_at IS NOT NULL
             """
         )
-    }
-
-    /// Notes for the operator what keeps evidence from being collected.
-    package func alarm(_ name: String, _ detail: String) async throws {
-        try await Alarms.note(name, detail, in: pool)
     }
 
     /// Notes that evidence could not be collected, and when it is to be tried again: each time twice as late, an hour at

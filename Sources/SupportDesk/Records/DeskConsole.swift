@@ -1,22 +1,16 @@
 package import FoundationEssentials
 package import Postgres
+package import Runs
 
-/// What the console shows beside single tickets; each question asks for a session.
-package struct DeskConsole: Sendable {
-    private let pool: PostgresPool
-    private let operators: Operators
-    private let session: [UInt8]
+/// What the console shows beside single tickets.
+package struct DeskConsole: SessionRecords {
+    package let pool: PostgresPool
+    package let session: [UInt8]
 
-    /// - Parameters:
-    ///   - pool: the database.
-    ///   - session: the hash of what the operator shows.
     package init(pool: PostgresPool, session: [UInt8]) {
         self.pool = pool
         self.session = session
-        operators = Operators(pool: pool)
     }
-
-    private var shown: PostgresBytes { PostgresBytes(session) }
 
     // MARK: The operator
 
@@ -26,7 +20,7 @@ package struct DeskConsole: Sendable {
         package var name: String
         package var role: String
         /// What the role may.
-        package var duties: Set<String>
+        package var permissions: [String]
         /// The account decides nothing yet.
         package var isHeld: Bool
         package var endsAt: Date
@@ -45,26 +39,7 @@ package struct DeskConsole: Sendable {
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (id, name, role, duties, isHeld, endsAt, freshUntil, byProvider) = try row.decode(
-            Int64.self,
-            String.self,
-            String.self,
-            [String].self,
-            Bool.self,
-            PostgresTimestamp.self,
-            PostgresTimestamp.self,
-            Bool.self
-        )
-        return Me(
-            id: id,
-            name: name,
-            role: role,
-            duties: Set(duties),
-            isHeld: isHeld,
-            endsAt: endsAt.date,
-            freshUntil: freshUntil.date,
-            byProvider: byProvider
-        )
+        return try row.decode(into: Me.init)
     }
 
     /// Whether the session still holds; the check does not make it last longer.
@@ -85,14 +60,8 @@ package struct DeskConsole: Sendable {
 
     /// Counts the open tickets by who has to act.
     package func counts() async throws -> [Count] {
-        try await operators.recorded(session, "view") {
-            try await pool.query(
-                "SELECT c.lane, c.tickets, c.late FROM entitlement_sync.desk_counts(\(shown)) AS c"
-            ).map { row in
-                let (lane, tickets, late) = try row.decode(String.self, Int32.self, Int32.self)
-                return Count(lane: lane, tickets: Int(tickets), late: Int(late))
-            }
-        }
+        try await rows("view", "SELECT c.lane, c.tickets, c.late FROM entitlement_sync.desk_counts(\(shown)) AS c")
+            .map { row in try row.decode(into: Count.init) }
     }
 
     /// A row of the queue; accounts are masked.
@@ -115,6 +84,8 @@ package struct DeskConsole: Sendable {
         package var verdict: String?
         package var suggested: String?
         package var reason: String?
+
+        package var place: Place { Place(sortedBy: sortedBy, id: id) }
     }
 
     /// Where a page of the queue begins: after a row of the page before.
@@ -122,82 +93,42 @@ package struct DeskConsole: Sendable {
         package var sortedBy: PostgresTimestamp
         package var id: Int64
 
-        package init(sortedBy: PostgresTimestamp, id: Int64) {
+        /// As the page's address has it.
+        package var text: String { "\(sortedBy.microsecondsSinceUnixEpoch)_\(id)" }
+
+        package init?(_ text: String) {
+            let parts = text.split(separator: "_")
+            guard parts.count == 2, let at = Int64(parts[0]), let id = Int64(parts[1]) else { return nil }
+            self.init(sortedBy: PostgresTimestamp(microsecondsSinceUnixEpoch: at), id: id)
+        }
+
+        fileprivate init(sortedBy: PostgresTimestamp, id: Int64) {
             self.sortedBy = sortedBy
             self.id = id
         }
     }
 
-    /// A page of tickets.
+    /// A page of tickets: what is due first before the rest; closed ones the latest first.
     ///
-    /// - Parameters:
-    ///   - lane: of the table `desk_lane`; `nil`: all that are open.
-    ///   - kind: of ticket; `nil`: every one.
-    ///   - after: the last row of the page before.
-    ///   - limit: 1 to 200.
-    /// - Returns: what is due first before the rest; closed ones the latest first.
-    /// - Throws: `PostgresError`, SQLSTATE `22023` for a lane that there is not.
+    /// `lane`: of the table `desk_lane`; `nil`: all that are open. `after`: the last row of the page before. `limit`: 1
+    /// to 200. Throws `PostgresError`, SQLSTATE `22023` for a lane that there is not.
     package func queue(lane: String?, kind: String?, after: Place?, limit: Int) async throws -> [QueueRow] {
-        try await operators.recorded(session, "view") {
-            try await pool.query(
-                """
-                SELECT q.id, q.reference, q.kind, q.state, q.store, q.original_id, q.claimant, q.owner, q.holder, q.touches,
-                       q.created_at, q.due_at, q.sorted_by, q.is_urgent, q.verdict, q.suggested, q.reason
-                  FROM entitlement_sync.desk_queue(\(shown), \(lane), \(kind), \(after?.sortedBy), \(after?.id),
-                                                   \(Int32(clamping: limit))) AS q
-                """
-            ).map { row in
-                let (
-                    id, reference, kind, state, store, original, claimant, owner, holder, touches, created, due, sorted,
-                    urgent,
-                    verdict, suggested, reason
-                ) = try row.decode(
-                    Int64.self,
-                    String.self,
-                    String.self,
-                    String.self,
-                    String?.self,
-                    String?.self,
-                    String?.self,
-                    String?.self,
-                    String?.self,
-                    Int32.self,
-                    PostgresTimestamp.self,
-                    PostgresTimestamp?.self,
-                    PostgresTimestamp.self,
-                    Bool.self,
-                    String?.self,
-                    String?.self,
-                    String?.self
-                )
-                return QueueRow(
-                    id: id,
-                    reference: reference,
-                    kind: kind,
-                    state: state,
-                    store: store,
-                    originalID: original,
-                    claimant: claimant,
-                    owner: owner,
-                    holder: holder,
-                    touches: Int(touches),
-                    createdAt: created.date,
-                    dueAt: due?.date,
-                    sortedBy: sorted,
-                    isUrgent: urgent,
-                    verdict: verdict,
-                    suggested: suggested,
-                    reason: reason
-                )
-            }
-        }
+        try await rows(
+            "view",
+            """
+            SELECT q.id, q.reference, q.kind, q.state, q.store, q.original_id, q.claimant, q.owner, q.holder, q.touches,
+                   q.created_at, q.due_at, q.sorted_by, q.is_urgent, q.verdict, q.suggested, q.reason
+              FROM entitlement_sync.desk_queue(\(shown), \(lane), \(kind), \(after?.sortedBy), \(after?.id),
+                                               \(Int32(clamping: limit))) AS q
+            """
+        ).map { row in try row.decode(into: QueueRow.init) }
     }
 
     // MARK: Search
 
     /// What a word names.
     package struct Hit: Sendable, Hashable {
-        package enum What: String, Sendable { case ticket, user }
+        package enum What: String, Sendable, PostgresDecodable { case ticket, user }
 
         package var what: What
         /// The ticket's number, or the user's key.
@@ -209,40 +140,30 @@ package struct DeskConsole: Sendable {
         package var createdAt: Date?
     }
 
-    /// Finds tickets and users.
+    /// Finds at most 50 tickets and users by a reference, a user's id, an order, a transaction or a ticket's number.
     ///
-    /// - Parameter word: a reference, a user's id, an order, a transaction or a ticket's number; 1 to 255 characters.
-    /// - Returns: at most 50.
-    /// - Throws: `PostgresError`, SQLSTATE `22023` for a word that is none.
+    /// Throws `PostgresError`, SQLSTATE `22023` for a word that is none: they have 1 to 255 characters.
     package func search(_ word: String) async throws -> [Hit] {
-        try await operators.recorded(session, "view") {
-            try await pool.query(
-                """
-                SELECT h.what, h.id, h.reference, h.kind, h.state, h.label, h.created_at
-                  FROM entitlement_sync.desk_search(\(shown), \(word)) AS h
-                """
-            ).compactMap { row in
-                let (what, id, reference, kind, state, label, created) = try row.decode(
-                    String.self,
-                    Int64.self,
-                    String?.self,
-                    String?.self,
-                    String?.self,
-                    String?.self,
-                    PostgresTimestamp?.self
-                )
-                return Hit.What(rawValue: what).map {
-                    Hit(
-                        what: $0,
-                        id: id,
-                        reference: reference,
-                        kind: kind,
-                        state: state,
-                        label: label,
-                        createdAt: created?.date
-                    )
-                }
-            }
+        try await rows(
+            "view",
+            """
+            SELECT h.what, h.id, h.reference, h.kind, h.state, h.label, h.created_at
+              FROM entitlement_sync.desk_search(\(shown), \(word)) AS h
+            """
+        ).compactMap { row in
+            // What a newer version finds besides is left out.
+            guard Hit.What(rawValue: try row.decode(String.self, at: 0)) != nil else { return nil }
+            return try row.decode(into: Hit.init)
+        }
+    }
+
+    // MARK: Runs
+
+    /// The latest 20 runs, the newest first: how far they are, and never which users they are about.
+    package func runs() async throws -> [RunRecord] {
+        try await recorded("view") {
+            _ = try await me()
+            return try await RunRecords(pool: pool).list(limit: 20)
         }
     }
 }

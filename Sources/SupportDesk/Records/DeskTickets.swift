@@ -1,18 +1,13 @@
 package import Postgres
 
-/// Tickets as operators see them and act on them; each act asks for a session.
-package struct DeskTickets: Sendable {
-    private let pool: PostgresPool
-    private let operators: Operators
-    private let session: [UInt8]
+/// Tickets as operators see them and act on them.
+package struct DeskTickets: SessionRecords {
+    package let pool: PostgresPool
+    package let session: [UInt8]
 
-    /// - Parameters:
-    ///   - pool: the database.
-    ///   - session: the hash of what the operator shows.
     package init(pool: PostgresPool, session: [UInt8]) {
         self.pool = pool
         self.session = session
-        operators = Operators(pool: pool)
     }
 
     // MARK: Reading
@@ -39,107 +34,60 @@ package struct DeskTickets: Sendable {
         }
     }
 
-    /// Lists tickets, the newest first.
+    /// Lists tickets, the newest first, without those about the operator's own account.
     ///
     /// - Parameters:
     ///   - states: in which; `nil`: all in which an operator has to act.
     ///   - before: the id that the page before ended with.
-    ///   - limit: at most so many, 1 to 1000.
+    ///   - limit: 1 to 1000.
     ///   - reveal: with the users' ids of the first 20, which is put on record.
-    /// - Returns: the tickets, without those about the operator's own account.
+    /// - Returns: the tickets.
     /// - Throws: `PostgresError`, SQLSTATE `ES006` without a session that may; `RevealRefused`.
     package func list(states: [String]?, before: Int64? = nil, limit: Int = 200, reveal: Bool = false) async throws
         -> [Row]
     {
-        try await operators.recorded(session, reveal ? "reveal" : "view") {
-            if reveal {
-                try await RevealRefused.check(
-                    "SELECT entitlement_sync.reveal_list(\(PostgresBytes(session)), \(states), \(before))",
-                    pool
-                )
-            }
-            return try await pool.query(
-                """
-                SELECT t.id, t.reference, t.user_id, t.purchase_owner_id, t.store, t.original_id, t.kind, t.state, t.touches,
-                       to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-                  FROM entitlement_sync.list_tickets(\(PostgresBytes(session)), \(states), \(before),
-                                                     \(Int32(clamping: limit)), \(reveal)) AS t
-                """
-            ).map { row in
-                let (id, reference, user, owner, store, original, kind, state, touches, created) = try row.decode(
-                    Int64.self,
-                    String.self,
-                    String?.self,
-                    String?.self,
-                    String?.self,
-                    String?.self,
-                    String.self,
-                    String.self,
-                    Int32.self,
-                    String.self
-                )
-                return Row(
-                    id: id,
-                    reference: reference,
-                    userID: user,
-                    ownerID: owner,
-                    store: store,
-                    originalID: original,
-                    kind: kind,
-                    state: state,
-                    touches: Int(touches),
-                    createdAt: created
-                )
-            }
-        }
+        if reveal { try await checkReveal("SELECT entitlement_sync.reveal_list(\(shown), \(states), \(before))") }
+        return try await rows(
+            reveal ? "reveal" : "view",
+            """
+            SELECT t.id, t.reference, t.user_id, t.purchase_owner_id, t.store, t.original_id, t.kind, t.state, t.touches,
+                   to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+              FROM entitlement_sync.list_tickets(\(shown), \(states), \(before),
+                                                 \(Int32(clamping: limit)), \(reveal)) AS t
+            """
+        ).map { row in try row.decode(into: Row.init) }
     }
 
-    /// Everything that an operator sees of a ticket, as one JSON object.
+    /// Everything that an operator sees of a ticket, as one JSON object; with `reveal` also the users' ids, which is
+    /// put on record.
     ///
-    /// - Parameters:
-    ///   - id: the ticket's.
-    ///   - reveal: with the users' ids, which is put on record.
     /// - Returns: `nil`: there is no such ticket, or it is about the operator's own account.
-    /// - Throws: `PostgresError`; `RevealRefused`.
     package func show(_ id: Int64, reveal: Bool = false) async throws -> String? {
-        try await operators.recorded(session, reveal ? "reveal" : "view") {
-            if reveal { try await announce(id) }
-            return try await pool.query(
-                """
-                SELECT (to_jsonb(t) - 'document' - 'evidence_hash'
-                        || jsonb_build_object(
-                               'evidence_hash', encode(t.evidence_hash, 'hex'), 'evidence', t.document::jsonb,
-                               'replies', (SELECT coalesce(jsonb_agg(to_jsonb(r) ORDER BY r.at), '[]')
-                                             FROM entitlement_sync.ticket_replies(\(PostgresBytes(session)), \(id)) AS r),
-                               'owner_waiver', (SELECT to_jsonb(w)
-                                                  FROM entitlement_sync.ticket_waiver(\(PostgresBytes(session)), \(id)) AS w),
-                               'owner_hours', entitlement_sync.ticket_window(\(PostgresBytes(session)), \(id)),
-                               'tokens', (SELECT coalesce(jsonb_agg(to_jsonb(k)), '[]')
-                                            FROM entitlement_sync.ticket_tokens(\(PostgresBytes(session)), \(id)) AS k),
-                               'linked', (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]')
-                                            FROM entitlement_sync.linked_tickets(\(PostgresBytes(session)), \(id)) AS l)))::text
-                  FROM entitlement_sync.show_ticket(\(PostgresBytes(session)), \(id), \(reveal)) AS t
-                """
-            ).first?.decode(String.self, at: 0)
-        }
-    }
-
-    /// Puts on record, in a transaction of its own, that ids are about to be seen.
-    private func announce(_ id: Int64) async throws {
-        try await RevealRefused.check(
-            "SELECT entitlement_sync.reveal_ticket(\(PostgresBytes(session)), \(id))",
-            pool
+        if reveal { try await checkReveal("SELECT entitlement_sync.reveal_ticket(\(shown), \(id))") }
+        return try await value(
+            reveal ? "reveal" : "view",
+            """
+            SELECT (to_jsonb(t) - 'document' - 'evidence_hash'
+                    || jsonb_build_object(
+                           'evidence_hash', encode(t.evidence_hash, 'hex'), 'evidence', t.document::jsonb,
+                           'replies', (SELECT coalesce(jsonb_agg(to_jsonb(r) ORDER BY r.at), '[]')
+                                         FROM entitlement_sync.ticket_replies(\(shown), \(id)) AS r),
+                           'owner_waiver', (SELECT to_jsonb(w)
+                                              FROM entitlement_sync.ticket_waiver(\(shown), \(id)) AS w),
+                           'owner_hours', entitlement_sync.ticket_window(\(shown), \(id)),
+                           'tokens', (SELECT coalesce(jsonb_agg(to_jsonb(k)), '[]')
+                                        FROM entitlement_sync.ticket_tokens(\(shown), \(id)) AS k),
+                           'linked', (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]')
+                                        FROM entitlement_sync.linked_tickets(\(shown), \(id)) AS l)))::text
+              FROM entitlement_sync.show_ticket(\(shown), \(id), \(reveal)) AS t
+            """
         )
     }
 
     /// The ticket of a reference such as `T-7K3Q-92`, or of a number.
     package func id(of name: String) async throws -> Int64? {
         if let id = Int64(name) { return id }
-        return try await operators.recorded(session, "view") {
-            try await pool.query(
-                "SELECT entitlement_sync.ticket_named(\(PostgresBytes(session)), \(name))"
-            ).first?.decode(Int64?.self, at: 0)
-        }
+        return try await value("view", "SELECT entitlement_sync.ticket_named(\(shown), \(name))")
     }
 
     // MARK: Acting
@@ -153,21 +101,20 @@ package struct DeskTickets: Sendable {
     /// - Returns: the ticket's id; `nil`: it would be the operator's own case, or the purchase is the claimant's already.
     /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user.
     package func open(claimant: String, orderID: String?, reason: String) async throws -> Int64? {
-        try await operators.recorded(session, "open") {
-            try await pool.query(
-                """
-                SELECT t.id, entitlement_sync.note_order(\(PostgresBytes(session)), t.id, \(orderID))
-                  FROM entitlement_sync.open_ticket(\(PostgresBytes(session)), \(claimant), \(orderID), \(reason)) AS t(id)
-                """
-            ).first?.decode(Int64?.self, at: 0)
-        }
+        try await rows(
+            "open",
+            """
+            SELECT t.id, entitlement_sync.note_order(\(shown), t.id, \(orderID))
+              FROM entitlement_sync.open_ticket(\(shown), \(claimant), \(orderID), \(reason)) AS t(id)
+            """
+        ).first?.decode(Int64?.self, at: 0)
     }
 
     /// What an operator may do to a ticket.
     package enum Act: Sendable {
         case claim, release, refresh, withdraw, transfer
         /// Access for three days, while the case is open.
-        case lend
+        case giveAccess
         /// The rest of the time that the owner has to object is skipped: why, 1 to 4000 characters.
         case waive(reason: String)
         /// The account tokens of transferred purchases are written at the App Store again, where that came to nothing.
@@ -182,17 +129,6 @@ package struct DeskTickets: Sendable {
         case refuse(how: String, words: String?, hash: [UInt8]? = nil)
         /// The hash of the evidence that was seen, and what else is moved, as it was confirmed.
         case approve(hash: [UInt8], confirmed: [String])
-
-        var duty: String {
-            switch self {
-            case .claim, .release, .refresh, .note, .ask: "work"
-            case .refuse: "refuse"
-            case .lend: "give_access"
-            case .approve, .withdraw: "approve"
-            case .transfer, .resolve, .token: "transfer"
-            case .waive: "override"
-            }
-        }
     }
 
     /// Does something to a ticket.
@@ -201,29 +137,36 @@ package struct DeskTickets: Sendable {
     /// - Throws: `PostgresError`: SQLSTATE `ES006` where the role may not, `ES007` where the sign-in is too old, `22023`
     ///   where there is no such ticket or the words can't be taken.
     package func act(_ act: Act, on id: Int64) async throws -> String? {
-        let session = PostgresBytes(session)
-        let query: PostgresQuery =
+        let (permission, query): (String, PostgresQuery) =
             switch act {
-            case .claim: "SELECT entitlement_sync.assign_ticket(\(session), \(id))"
-            case .release: "SELECT entitlement_sync.unassign_ticket(\(session), \(id))"
-            case .refresh: "SELECT entitlement_sync.refresh_evidence(\(session), \(id))"
-            case .lend: "SELECT entitlement_sync.give_temporary_access(\(session), \(id))"
-            case .withdraw: "SELECT entitlement_sync.withdraw_approval(\(session), \(id))"
-            case .resolve(let hasMoved):
-                "SELECT entitlement_sync.resolve_transfer(\(session), \(id), \(hasMoved ? "moved" : "not_moved"))"
-            case .waive(let reason): "SELECT entitlement_sync.waive_owner_window(\(session), \(id), \(reason))"
-            case .token: "SELECT entitlement_sync.retry_tokens(\(session), \(id))"
-            case .transfer: "SELECT entitlement_sync.begin_transfer(\(session), \(id))"
-            case .note(let words): "SELECT entitlement_sync.note_ticket(\(session), \(id), \(words))"
+            case .claim: ("work", "SELECT entitlement_sync.assign_ticket(\(shown), \(id))")
+            case .release: ("work", "SELECT entitlement_sync.unassign_ticket(\(shown), \(id))")
+            case .refresh: ("work", "SELECT entitlement_sync.refresh_evidence(\(shown), \(id))")
+            case .note(let words): ("work", "SELECT entitlement_sync.note_ticket(\(shown), \(id), \(words))")
             case .ask(let question, let words):
-                "SELECT entitlement_sync.ask_claimant(\(session), \(id), \(question), \(words))"
+                ("work", "SELECT entitlement_sync.ask_claimant(\(shown), \(id), \(question), \(words))")
             case .refuse(let how, let words, let hash):
-                "SELECT entitlement_sync.refuse_ticket(\(session), \(id), \(how), \(words), \(hash.map(PostgresBytes.init)))"
+                (
+                    "refuse",
+                    "SELECT entitlement_sync.refuse_ticket(\(shown), \(id), \(how), \(words), \(hash.map(PostgresBytes.init)))"
+                )
+            case .giveAccess: ("give_access", "SELECT entitlement_sync.give_temporary_access(\(shown), \(id))")
             case .approve(let hash, let confirmed):
-                "SELECT entitlement_sync.approve_ticket(\(session), \(id), \(PostgresBytes(hash)), \(confirmed))"
+                (
+                    "approve",
+                    "SELECT entitlement_sync.approve_ticket(\(shown), \(id), \(PostgresBytes(hash)), \(confirmed))"
+                )
+            case .withdraw: ("approve", "SELECT entitlement_sync.withdraw_approval(\(shown), \(id))")
+            case .transfer: ("transfer", "SELECT entitlement_sync.begin_transfer(\(shown), \(id))")
+            case .resolve(let hasMoved):
+                (
+                    "transfer",
+                    "SELECT entitlement_sync.resolve_transfer(\(shown), \(id), \(hasMoved ? "moved" : "not_moved"))"
+                )
+            case .token: ("transfer", "SELECT entitlement_sync.retry_tokens(\(shown), \(id))")
+            case .waive(let reason):
+                ("override", "SELECT entitlement_sync.waive_owner_window(\(shown), \(id), \(reason))")
             }
-        return try await operators.recorded(self.session, act.duty) {
-            try await pool.query(query).first?.decode(String?.self, at: 0)
-        }
+        return try await value(permission, query)
     }
 }

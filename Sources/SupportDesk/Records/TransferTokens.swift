@@ -3,7 +3,7 @@ import Queue
 
 /// Account tokens that are still to be written at the App Store for purchases that were moved.
 package struct TransferTokens: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
@@ -27,35 +27,24 @@ package struct TransferTokens: Sendable {
         package var transactionID: String?
     }
 
-    /// How telling the App Store of a purchase ends.
-    package enum End: Sendable, Hashable {
-        case set
-        /// There is nothing to tell it.
-        case skipped(Skip)
-        /// It does not take it; a code.
-        case refused(String)
+    /// How the writing of a token at the App Store ends.
+    package struct End: Sendable, Hashable {
+        var state: String
+        var reason: String?
+
+        static let set = End(state: "set")
+        /// There is nothing to write.
+        static func skipped(_ skip: Skip) -> End { End(state: "skipped", reason: skip.rawValue) }
+        /// The App Store does not take it; a code.
+        static func refused(_ code: String) -> End { End(state: "refused", reason: code) }
         /// No answer in so many tries; the last failure's code.
-        case givenUp(String)
+        static func givenUp(_ code: String) -> End { End(state: "given_up", reason: code) }
 
-        var state: String {
-            switch self {
-            case .set: "set"
-            case .skipped: "skipped"
-            case .refused: "refused"
-            case .givenUp: "given_up"
-            }
-        }
-
-        var reason: String? {
-            switch self {
-            case .set: nil
-            case .skipped(let skip): skip.rawValue
-            case .refused(let code), .givenUp(let code): code
-            }
-        }
+        /// For the log: no ids, and no tokens.
+        var word: String { reason.map { "\(state)_\($0)" } ?? state }
     }
 
-    /// Why there is nothing to tell the App Store.
+    /// Why there is nothing to write.
     package enum Skip: String, Sendable, CaseIterable {
         /// We have no key for it.
         case appStoreOff = "app_store_off"
@@ -99,37 +88,11 @@ package struct TransferTokens: Sendable {
               LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = x.to_key
             """
         ).map { row in
-            let (id, transfer, tries, turn, user, isOurs, environment, original, transaction) = try row.decode(
-                Int64.self,
-                Int64.self,
-                Int16.self,
-                Int64.self,
-                String?.self,
-                Bool.self,
-                String.self,
-                String?.self,
-                String?.self
-            )
-            return Due(
-                id: id,
-                transferID: transfer,
-                tries: Int(tries),
-                turn: turn,
-                userID: user,
-                isOurs: isOurs,
-                environment: environment,
-                originalID: original,
-                transactionID: transaction
-            )
+            try row.decode(into: Due.init)
         }
     }
 
-    /// Records how it ended.
-    ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - end: how.
-    /// - Throws: `PostgresError`; it is taken up again then.
+    /// Records how it ended; it is taken up again where that fails.
     package func end(_ due: Due, _ end: End) async throws {
         try await pool.query(
             """
@@ -140,13 +103,7 @@ package struct TransferTokens: Sendable {
         )
     }
 
-    /// Puts one off.
-    ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - wait: for how long, to the millisecond.
-    ///   - error: why; a code.
-    /// - Throws: `PostgresError`; it is taken up again when its time is over then.
+    /// Postpones one, to the millisecond; `error`: why, a code.
     package func putOff(_ due: Due, for wait: Duration, error: String) async throws {
         try await pool.query(
             """
@@ -165,10 +122,5 @@ package struct TransferTokens: Sendable {
              WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
             """
         )
-    }
-
-    /// Notes for the operator what only people can settle.
-    package func alarm(_ name: String, _ detail: String) async throws {
-        try await Alarms.note(name, detail, in: pool)
     }
 }

@@ -3,11 +3,11 @@ import Queue
 
 /// Transfers on their way: each step is on record before the next begins.
 package struct Transfers: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    package enum Step: String, Sendable, CaseIterable {
+    package enum Step: String, Sendable, PostgresDecodable {
         case begun
         /// RevenueCat's call was begun: only a reading tells what came of it.
         case calling
@@ -50,27 +50,7 @@ package struct Transfers: Sendable {
                            WHEN x.called_at > now() - interval '10 minutes' THEN 'unsettled' END
             """
         ).map { row in
-            let (id, ticket, step, calls, tries, moves, waits) = try row.decode(
-                Int64.self,
-                Int64.self,
-                String.self,
-                Int16.self,
-                Int32.self,
-                [String].self,
-                String?.self
-            )
-            guard let known = Step(rawValue: step) else {
-                throw PostgresError(.decoding, message: "a transfer's step is not known")
-            }
-            return Due(
-                id: id,
-                ticketID: ticket,
-                step: known,
-                calls: Int(calls),
-                tries: Int(tries),
-                moves: moves,
-                waits: waits
-            )
+            try row.decode(into: Due.init)
         }
     }
 
@@ -86,12 +66,8 @@ package struct Transfers: Sendable {
     /// Asks whether a transfer may go on with evidence that was just collected, and goes on with it in the same
     /// transaction.
     ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - evidence: what was just collected.
-    ///   - moves: RevenueCat's ids of all that its call will move; empty: there is nothing to call for.
-    /// - Returns: whether the next step is on record.
-    /// - Throws: `PostgresError`; the next step may be on record all the same then.
+    /// `moves`: RevenueCat's ids of all that its call will move; empty: there is nothing to call for. Where it throws,
+    /// the next step may be on record all the same.
     package func goOn(_ due: Due, on evidence: Int64, moving moves: [String]) async throws -> Leave {
         let rows = try await pool.query(
             "SELECT entitlement_sync.allow_transfer(\(due.id), \(Int32(clamping: due.tries)), \(evidence), \(moves))"
@@ -105,26 +81,20 @@ package struct Transfers: Sendable {
 
     /// Records what a reading showed after a call was begun: the purchases have moved, or nothing came of it so far.
     ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - hasMoved: what the reading showed.
-    ///   - isRefused: RevenueCat said that it did nothing, so that nothing is on its way.
+    /// `isRefused`: RevenueCat said that it did nothing, so that nothing is on its way.
+    ///
     /// - Returns: where the transfer stands now.
-    /// - Throws: `PostgresError`.
     package func settleCall(_ due: Due, hasMoved: Bool, isRefused: Bool) async throws -> Step {
         let rows = try await pool.query(
             "SELECT entitlement_sync.settle_call(\(due.id), \(Int32(clamping: due.tries)), \(hasMoved), \(isRefused))"
         )
-        guard let step = try rows.first?.decode(String.self, at: 0), let known = Step(rawValue: step) else {
+        guard let step = try rows.first?.decode(Step.self, at: 0) else {
             throw PostgresError(.decoding, message: "a transfer's step is not known")
         }
-        return known
+        return step
     }
 
     /// Carries a confirmed transfer into our own records, and ends it.
-    ///
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`.
     package func settle(_ due: Due) async throws -> Settled {
         try await pool.retrying { connection in
             let rows = try await connection.query("SELECT entitlement_sync.settle_transfer(\(due.id))")
@@ -146,13 +116,7 @@ package struct Transfers: Sendable {
         case ownerChanged
     }
 
-    /// Puts one off.
-    ///
-    /// - Parameters:
-    ///   - due: which.
-    ///   - wait: for how long, to the millisecond.
-    ///   - error: why; a code.
-    /// - Throws: `PostgresError`.
+    /// Postpones one, to the millisecond; `error`: why, a code.
     package func putOff(_ due: Due, for wait: Duration, error: String) async throws {
         try await pool.query(
             """
@@ -161,10 +125,5 @@ package struct Transfers: Sendable {
              WHERE x.id = \(due.id) AND x.step NOT IN ('done', 'stopped')
             """
         )
-    }
-
-    /// Notes for the operator what only people can settle.
-    package func alarm(_ name: String, _ detail: String) async throws {
-        try await Alarms.note(name, detail, in: pool)
     }
 }

@@ -1,94 +1,51 @@
 package import Entitlements
 import Foundation
 
-/// What an agent may send to a user, by reason and language: short, and without a word of anybody else.
+/// What an agent may send to a user, by reason and language: short, and never about another user.
 package enum Replies {
     /// The language for users who speak none of the others.
     package static let fallback = "en"
 
-    /// What a user asks about, or is asked.
-    package enum Reason: Hashable, Sendable, CaseIterable {
+    /// What is said, by its name in the texts.
+    package enum Reason: String, Sendable, CaseIterable {
         case active
-        case activeUntil
-        case restored
+        case activeUntil = "active_until"
         /// A purchase could not be linked to the account; agents examine it.
-        case caseOpen
-        case stillChecking
-        case nothingFound
+        case caseOpen = "case_open"
+        case stillChecking = "still_checking"
+        case nothingFound = "nothing_found"
         /// What they had is over.
         case ended
         /// The stores were not asked about their purchases.
-        case notAsked
-        case storeUnavailable
-        case notEligible
-        /// Access while the case is open.
-        case lent
-        case decided(CaseVerdict)
+        case notAsked = "not_asked"
+        case storeUnavailable = "store_unavailable"
+        case notEligible = "not_eligible"
+        case transfer
+        case guideToLogin = "guide_to_login"
+        case storeRefund = "store_refund"
+        case grantUntilEnd = "grant_until_end"
+        case refuse
         /// A question was not answered in time.
         case expired
-        case autoResolved
+        case autoResolved = "auto_resolved"
         case duplicate
-        case ownerAsked
-        case ownerObjected
-        /// The owner's purchase stays.
-        case ownerKept
         /// The owner's purchase was moved.
-        case ownerMoved
-        case question(DeskQuestion)
+        case ownerMoved = "owner_moved"
 
-        package static var allCases: [Reason] {
-            [
-                .active, .activeUntil, .restored, .caseOpen, .stillChecking, .nothingFound, .ended, .notAsked,
-                .storeUnavailable, .notEligible, .lent, .expired, .autoResolved, .duplicate, .ownerAsked,
-                .ownerObjected, .ownerKept,
-                .ownerMoved,
-            ] + CaseVerdict.allCases.map(Reason.decided) + DeskQuestion.allCases.map(Reason.question)
-        }
-
-        /// The reason's name in our records and in the texts.
-        package var key: String {
-            switch self {
-            case .active: "active"
-            case .activeUntil: "active_until"
-            case .restored: "restored"
-            case .caseOpen: "case_open"
-            case .stillChecking: "still_checking"
-            case .nothingFound: "nothing_found"
-            case .ended: "ended"
-            case .notAsked: "not_asked"
-            case .storeUnavailable: "store_unavailable"
-            case .notEligible: "not_eligible"
-            case .lent: "lent"
-            case .decided(let verdict): verdict.rawValue
-            case .expired: "expired"
-            case .autoResolved: "auto_resolved"
-            case .duplicate: "duplicate"
-            case .ownerAsked: "owner_asked"
-            case .ownerObjected: "owner_objected"
-            case .ownerKept: "owner_kept"
-            case .ownerMoved: "owner_moved"
-            case .question(let question): "question." + question.rawValue
-            }
-        }
-
-        /// The reason of a name; `nil` where there is none.
-        package init?(key: String) {
-            guard let reason = Self.allCases.first(where: { $0.key == key }) else { return nil }
-            self = reason
-        }
-
-        /// What a claimant is to hear of a ticket.
-        ///
-        /// - Parameters:
-        ///   - state: where it stands.
-        ///   - verdict: how it was decided, where it was refused.
+        /// What a claimant may know of a ticket; `verdict`: how it was decided, where it was refused.
         package init(state: TicketState, verdict: CaseVerdict?) {
             self =
                 switch state {
                 case .new, .claimed, .waitingClaimant, .waitingOwner, .needsSecond, .approved, .executing: .caseOpen
-                case .transferred: .decided(.transfer)
-                // A verdict of earlier says nothing of a refusal.
-                case .refused: .decided(verdict.flatMap { $0 == .transfer ? nil : $0 } ?? .refuse)
+                case .transferred: .transfer
+                case .refused:
+                    switch verdict {
+                    // A verdict of earlier says nothing of a refusal.
+                    case .transfer, .refuse, nil: .refuse
+                    case .guideToLogin: .guideToLogin
+                    case .grantUntilEnd: .grantUntilEnd
+                    case .storeRefund: .storeRefund
+                    }
                 case .expired: .expired
                 case .autoResolved: .autoResolved
                 case .duplicate: .duplicate
@@ -105,23 +62,16 @@ package enum Replies {
     /// All languages.
     package static var languages: [String] { texts.keys.sorted() }
 
-    /// The names of what has to be filled in, without their braces.
-    ///
-    /// - Parameters:
-    ///   - reason: what to say.
-    ///   - language: one of ``languages``.
-    /// - Returns: the names; the same in every language.
+    /// The names of what has to be filled in, without their braces; the same in every language.
     package static func places(reason: Reason, language: String = fallback) -> Set<String> {
         Set((template(reason, language) ?? "").matches(of: /{([a-z]+)}/).map { String($0.output.1) })
     }
 
-    /// What to send.
+    /// What to send; a language that is not one of ours is answered in English.
     ///
-    /// - Parameters:
-    ///   - reason: what to say.
-    ///   - language: a tag such as `pt-BR`; what is not one of ours is answered in English.
-    ///   - values: what is filled in, such as `reference` and `until`, as the reader is to see it.
-    /// - Returns: the text; `nil` where a value is missing, because no user is sent a text with holes.
+    /// `values`: what is filled in, such as `reference` and `until`, as the reader is to see it.
+    ///
+    /// - Returns: `nil` where a value is missing, because no user is sent a text with holes.
     package static func text(reason: Reason, language: String, values: [String: String] = [:]) -> String? {
         guard let text = template(reason, language) else { return nil }
         guard places(reason: reason, language: language).allSatisfy({ values[$0]?.isEmpty == false }) else {
@@ -133,6 +83,6 @@ package enum Replies {
 
     private static func template(_ reason: Reason, _ language: String) -> String? {
         let tag = language.lowercased().prefix { $0 != "-" && $0 != "_" }
-        return texts[String(tag)]?[reason.key] ?? texts[fallback]?[reason.key]
+        return texts[String(tag)]?[reason.rawValue] ?? texts[fallback]?[reason.rawValue]
     }
 }

@@ -1,17 +1,17 @@
 import Entitlements
 
 /// What access a user has, as replies tell it apart.
-package enum ReplyAccess: Sendable, CaseIterable {
+enum ReplyAccess: Sendable, CaseIterable {
     case none
     /// Without a day on which it ends.
     case open
     case dated
 
-    package init(_ user: UserStanding) { self = !user.subscriber ? .none : user.until == nil ? .open : .dated }
+    init(_ user: UserStanding) { self = !user.subscriber ? .none : user.until == nil ? .open : .dated }
 }
 
 /// What a user without access most likely writes about; the first that holds.
-package enum ReplyMatter: Sendable, CaseIterable {
+enum ReplyMatter: Sendable, CaseIterable {
     case `case`
     case moved
     case waiting
@@ -19,11 +19,11 @@ package enum ReplyMatter: Sendable, CaseIterable {
     /// They had a subscription, which is over.
     case over
     /// The stores were read, and nothing was found.
-    case looked
+    case nothingFound
     /// The stores were not read.
     case never
 
-    package init(_ user: UserStanding) {
+    init(_ user: UserStanding) {
         self =
             if user.case != nil {
                 .case
@@ -36,7 +36,7 @@ package enum ReplyMatter: Sendable, CaseIterable {
                 .failed
             } else if user.ended != nil {
                 .over
-            } else if user.reference != nil { .looked } else { .never }
+            } else if user.reference != nil { .nothingFound } else { .never }
     }
 }
 
@@ -48,31 +48,23 @@ package struct ReplyRule: Sendable {
     /// `nil`: what the state of the case says.
     private let reason: Replies.Reason?
 
-    private init(
-        _ accounts: [UserStanding.Account],
-        _ accesses: [ReplyAccess],
-        _ matters: [ReplyMatter],
-        _ reason: Replies.Reason?
-    ) {
-        self.accounts = accounts
-        self.accesses = accesses
-        self.matters = matters
-        self.reason = reason
-    }
-
     package static let rules = [
-        //        account            access                 writes about                                   reply
-        ReplyRule([.eligible], [.dated], ReplyMatter.allCases, .activeUntil),
-        ReplyRule([.eligible], [.open], ReplyMatter.allCases, .active),
-        ReplyRule([.eligible], [.none], [.case], nil),
-        ReplyRule([.eligible], [.none], [.moved], .ownerMoved),
-        ReplyRule([.eligible], [.none], [.waiting], .stillChecking),
-        ReplyRule([.eligible], [.none], [.failed], .storeUnavailable),
-        ReplyRule([.eligible], [.none], [.over], .ended),
-        ReplyRule([.eligible], [.none], [.looked], .nothingFound),
-        ReplyRule([.eligible], [.none], [.never], .notAsked),
+        ReplyRule(accounts: [.eligible], accesses: [.dated], matters: ReplyMatter.allCases, reason: .activeUntil),
+        ReplyRule(accounts: [.eligible], accesses: [.open], matters: ReplyMatter.allCases, reason: .active),
+        ReplyRule(accounts: [.eligible], accesses: [.none], matters: [.case], reason: nil),
+        ReplyRule(accounts: [.eligible], accesses: [.none], matters: [.moved], reason: .ownerMoved),
+        ReplyRule(accounts: [.eligible], accesses: [.none], matters: [.waiting], reason: .stillChecking),
+        ReplyRule(accounts: [.eligible], accesses: [.none], matters: [.failed], reason: .storeUnavailable),
+        ReplyRule(accounts: [.eligible], accesses: [.none], matters: [.over], reason: .ended),
+        ReplyRule(accounts: [.eligible], accesses: [.none], matters: [.nothingFound], reason: .nothingFound),
+        ReplyRule(accounts: [.eligible], accesses: [.none], matters: [.never], reason: .notAsked),
         // Whatever the records say of access: none of it is theirs to use.
-        ReplyRule([.barred, .gone], ReplyAccess.allCases, ReplyMatter.allCases, .notEligible),
+        ReplyRule(
+            accounts: [.barred, .gone],
+            accesses: ReplyAccess.allCases,
+            matters: ReplyMatter.allCases,
+            reason: .notEligible
+        ),
     ]
 
     /// Whether a user is meant.

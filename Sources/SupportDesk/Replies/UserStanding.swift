@@ -16,57 +16,23 @@ package struct UserStanding: Decodable, Sendable, Hashable {
         package var reference: String
         package var state: String
         package var verdict: String?
-
-        package init(reference: String, state: String, verdict: String? = nil) {
-            self.reference = reference
-            self.state = state
-            self.verdict = verdict
-        }
     }
 
-    package var account: Account
-    package var subscriber: Bool
+    package var account = Account.eligible
+    package var subscriber = false
     /// The day, such as `2026-12-01`, on which access ends; `nil`: none is known.
     package var until: String?
     package var `case`: Case?
     /// The day on which the last of their subscriptions ended; `nil`: none has.
     package var ended: String?
     /// A purchase of theirs was moved to another account, after they had been asked.
-    package var moved: Bool
+    package var moved = false
     /// A job of theirs is queued or running.
-    package var waiting: Bool
+    package var waiting = false
     /// The last job ended without an answer of a store.
-    package var failed: Bool
+    package var failed = false
     /// Of the job that they are most likely to speak of; `nil`: there was none.
     package var reference: String?
-
-    package init(
-        account: Account = .eligible,
-        subscriber: Bool = false,
-        until: String? = nil,
-        case: Case? = nil,
-        ended: String? = nil,
-        moved: Bool = false,
-        waiting: Bool = false,
-        failed: Bool = false,
-        reference: String? = nil
-    ) {
-        self.account = account
-        self.subscriber = subscriber
-        self.until = until
-        self.case = `case`
-        self.ended = ended
-        self.moved = moved
-        self.waiting = waiting
-        self.failed = failed
-        self.reference = reference
-    }
-
-    /// Reads what the records give.
-    ///
-    /// - Parameter json: one JSON object.
-    /// - Throws: `DecodingError`, where they give something else.
-    package init(json: String) throws { self = try JSONDecoder().decode(UserStanding.self, from: Data(json.utf8)) }
 }
 
 /// A text for a user, ready to be sent.
@@ -79,10 +45,10 @@ package struct Reply: Codable, Sendable, Hashable {
 }
 
 extension UserStanding {
-    /// What may be written to the user now.
-    ///
-    /// - Parameter language: one of ``Replies/languages``; any other is answered in English.
-    /// - Returns: a text without holes.
+    /// Reads what the records give, one JSON object.
+    package init(json: String) throws { self = try JSONDecoder().decode(UserStanding.self, from: Data(json.utf8)) }
+
+    /// What may be written to the user now, without holes; a language that is not one of ours is answered in English.
     package func reply(in language: String) -> Reply {
         let language = Replies.languages.contains(language) ? language : Replies.fallback
         var reason = ReplyRule.rules.first { $0.fits(self) }?.says(self) ?? .notAsked
@@ -95,6 +61,6 @@ extension UserStanding {
             reason = .notAsked
             text = Replies.text(reason: reason, language: language)
         }
-        return Reply(reason: reason.key, language: language, text: text ?? "")
+        return Reply(reason: reason.rawValue, language: language, text: text ?? "")
     }
 }

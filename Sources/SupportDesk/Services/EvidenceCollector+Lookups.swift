@@ -42,10 +42,7 @@ extension EvidenceCollector {
             return failures.first { $0.treatment == .park } ?? failures.first
         }
 
-        /// As it stands in the evidence.
-        ///
-        /// - Parameter subject: the purchase in question.
-        /// - Returns: one line for each id and store, the newest id first.
+        /// One line for each id and store, the newest id first; `subject`: the purchase in question.
         func evidence(about subject: Int64?) -> [CaseLookup] {
             entries.flatMap { entry in
                 let lookups: [StoreLookup?] = entry.lookups.isEmpty ? [nil] : entry.lookups
@@ -88,9 +85,6 @@ extension EvidenceCollector {
 
     /// Lets the case be about what the ids led to, where nothing else says which purchase is meant.
     ///
-    /// - Parameters:
-    ///   - file: the case.
-    ///   - named: what was found.
     /// - Returns: whether it is about another purchase now.
     /// - Throws: `ReadFailure`, where another process works on a ticket of the claimant's; `PostgresError`.
     func name(_ file: CaseRecords.File, by named: NamedPurchases) async throws -> Bool {
@@ -110,17 +104,6 @@ extension EvidenceCollector {
         }
     }
 
-    /// Has the stores asked once more that did not say what an id leads to.
-    func lookAgain(after failure: ReadFailure) async throws -> Duration {
-        if failure.treatment == .park {
-            try await records.alarm(
-                "lookup_refused",
-                "A store refuses to look up ids that claimants named: see the evidence of open tickets, and the store's credentials."
-            )
-        }
-        return Self.patience
-    }
-
     /// When a source is asked again that did not answer: the later, the longer it has been silent.
     static func askAgain(after failure: ReadFailure, since: Instant, at now: Instant) -> Duration {
         let silence = Duration.microseconds(max(now.microseconds - since.microseconds, 0))
@@ -131,5 +114,5 @@ extension EvidenceCollector {
     /// How long a source that did not answer is left alone at first.
     private static let pause = Duration.seconds(15)
     /// How long a store that did not say what an id leads to is left alone.
-    private static let patience = Duration.seconds(3600)
+    static let patience = Duration.seconds(3600)
 }

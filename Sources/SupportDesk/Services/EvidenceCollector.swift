@@ -55,9 +55,7 @@ package struct EvidenceCollector: Service {
         }.run()
     }
 
-    /// Collects what is due.
-    ///
-    /// - Returns: how many were taken up.
+    /// Collects what is due, and says how many were taken up.
     func step() async throws -> Int {
         _ = try await records.tend()
         let due = try await records.take(upTo: 8)
@@ -83,9 +81,10 @@ package struct EvidenceCollector: Service {
                     metadata: ["ticket.id": "\(ticketID)", "error.code": "\(code)"]
                 )
                 if failure == nil || failure?.treatment == .park {
-                    try await records.alarm(
+                    try await Alarms.note(
                         "evidence_uncollected",
-                        "The evidence of a ticket can't be collected: see error in the table evidence_request."
+                        "The evidence of a ticket can't be collected: see error in the table evidence_request.",
+                        in: records.pool
                     )
                 }
                 try await records.putOff(ticketID, for: failure?.retryAfter ?? .seconds(15), error: code)
@@ -99,11 +98,8 @@ package struct EvidenceCollector: Service {
     /// Collects the evidence of one ticket, and keeps it, also where a source is missing; that is part of it then.
     ///
     /// It never takes the place of evidence in which none was missing: people may have agreed to that, and an outage says nothing
-    /// against it.
+    /// against it. `whole`: every source has to answer, because something is done by it.
     ///
-    /// - Parameters:
-    ///   - ticketID: whose.
-    ///   - whole: every source has to answer, because something is done by it.
     /// - Returns: `nil`: the ticket is closed, or another process collected newer evidence.
     /// - Throws: `ReadFailure`, where a source is missing and nothing is kept; `PostgresError`.
     func collect(_ ticketID: Int64, whole: Bool = false) async throws -> Collected? {
@@ -117,7 +113,7 @@ package struct EvidenceCollector: Service {
             guard let about = try await records.file(of: ticketID) else { return nil }
             file = about
         }
-        var (inputs, source, silent) = try await look(into: file)
+        var (inputs, source, silent) = try await readSources(file)
         let sources = CaseSource.answers(inputs, asked: stores.sources.asked, silent: silent, before: file.sources)
         let missing = sources.filter { $0.result == .unavailable }
         let failure = missing.compactMap { silent[$0.store] }.first
@@ -144,7 +140,17 @@ package struct EvidenceCollector: Service {
             settings: settings
         )
         var waits: [Duration] = []
-        if let failure = named.failure { waits.append(try await lookAgain(after: failure)) }
+        if let failure = named.failure {
+            // A store did not say what an id leads to.
+            waits.append(Self.patience)
+            if failure.treatment == .park {
+                try await Alarms.note(
+                    "lookup_refused",
+                    "A store refuses lookups of ids that claimants named: see the evidence of open tickets, and the store's credentials.",
+                    in: records.pool
+                )
+            }
+        }
         if let failure, let since = missing.compactMap(\.since).min() {
             waits.append(Self.askAgain(after: failure, since: Instant(microseconds: since), at: file.readAt))
         }
@@ -162,7 +168,7 @@ package struct EvidenceCollector: Service {
     /// What was found, whence a transfer would move it, and the sources that did not answer in full.
     private typealias Found = (inputs: CaseInputs, source: String?, silent: [Store: ReadFailure])
 
-    private func look(into file: CaseRecords.File) async throws -> Found {
+    private func readSources(_ file: CaseRecords.File) async throws -> Found {
         var inputs = CaseInputs(
             claimant: file.claimant,
             owner: file.owner,
@@ -290,11 +296,8 @@ package struct EvidenceCollector: Service {
     /// Where purchases are that a call was to move.
     enum Place: Sendable { case source, target }
 
-    /// Reads which customer has purchases: the claimant, or a former owner.
+    /// Reads which customer has purchases, by RevenueCat's ids: the claimant, or a former owner.
     ///
-    /// - Parameters:
-    ///   - moves: RevenueCat's ids.
-    ///   - ticketID: whose.
     /// - Returns: `nil`: some are the claimant's and some are not, or the claimant can't be read any more.
     /// - Throws: `ReadFailure`, where that stays unknown; `PostgresError`.
     func place(of moves: [String], ticket ticketID: Int64) async throws -> Place? {
@@ -319,9 +322,7 @@ package struct EvidenceCollector: Service {
 
     /// Enough to tell one customer from another, and not who it is.
     private static func digest(_ customer: String) -> String {
-        SHA256.hash(data: Data(customer.utf8)).prefix(8).map { byte in
-            (byte < 16 ? "0" : "") + String(byte, radix: 16)
-        }.joined()
+        SHA256.hash(data: Data(customer.utf8)).prefix(8).hexadecimal
     }
 }
 

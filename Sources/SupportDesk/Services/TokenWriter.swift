@@ -33,9 +33,7 @@ package struct TokenWriter: Service {
         }.run()
     }
 
-    /// Tells it of what is due.
-    ///
-    /// - Returns: how many were taken up.
+    /// Writes what is due, and says how many were taken up.
     func step() async throws -> Int {
         let due = try await tokens.take(upTo: 4)
         await withDiscardingTaskGroup { group in
@@ -58,7 +56,12 @@ package struct TokenWriter: Service {
                     let wait = max(error.retryAfter ?? .zero, Self.pause(due.tries))
                     return try await tokens.putOff(due, for: wait, error: error.code.rawValue)
                 }
-                try await raise()
+                try await Alarms.note(
+                    "account_token",
+                    "The App Store gave no answer to the account token of a purchase that was transferred, in \(Self.mostTries) "
+                        + "tries: see the table transfer_token, and entitlement-sync ticket ID token, which tries again.",
+                    in: tokens.pool
+                )
                 end = .givenUp(error.code.rawValue)
             }
             await reach(.transferToken)
@@ -79,10 +82,7 @@ package struct TokenWriter: Service {
         }
     }
 
-    /// Tells the App Store of one purchase.
-    ///
-    /// - Returns: what came of it.
-    /// - Throws: why there was no usable answer.
+    /// Writes the token of one purchase at the App Store; throws why there was no usable answer.
     private func write(_ due: TransferTokens.Due) async throws(ReadFailure) -> TransferTokens.End {
         guard due.isOurs else { return .skipped(.movedOn) }
         guard let userID = due.userID else { return .skipped(.claimantGone) }
@@ -109,28 +109,10 @@ package struct TokenWriter: Service {
         return try await appStore.transaction(any, in: environment, lane: .support)?.originalTransactionID
     }
 
-    private func raise() async throws {
-        try await tokens.alarm(
-            "account_token",
-            "The App Store gave no answer to the account token of a purchase that was transferred, in \(Self.mostTries) "
-                + "tries: see the table transfer_token, and entitlement-sync ticket ID token, which tries again."
-        )
-    }
-
     /// Ten tries take about eight hours.
     static func pause(_ tries: Int) -> Duration {
         min(.seconds(5) * (0..<min(max(tries - 1, 0), 9)).reduce(1) { product, _ in product * 3 }, .seconds(10_800))
     }
-}
-
-extension TokenWriter {
-    #if FAULT_POINTS
-        /// Lets a test's fault happen between two steps.
-        private func reach(_ point: FaultPoint) async { _ = await FaultPlan.reach(point) }
-    #else
-        @inline(__always)
-        private func reach(_ point: FaultPoint) async {}
-    #endif
 }
 
 extension AppStoreTokenAnswer {
@@ -142,18 +124,6 @@ extension AppStoreTokenAnswer {
         case .notOriginal: "not_original"
         case .unknown: "unknown"
         case .rejected: "rejected"
-        }
-    }
-}
-
-extension TransferTokens.End {
-    /// For the log: no ids, and no tokens.
-    fileprivate var word: String {
-        switch self {
-        case .set: "set"
-        case .skipped(let skip): "skipped_\(skip.rawValue)"
-        case .refused(let code): "refused_\(code)"
-        case .givenUp(let code): "given_up_\(code)"
         }
     }
 }

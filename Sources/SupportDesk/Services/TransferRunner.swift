@@ -31,9 +31,7 @@ package struct TransferRunner: Service {
         }.run()
     }
 
-    /// Goes on with what is due.
-    ///
-    /// - Returns: how many were taken up.
+    /// Goes on with what is due, and says how many were taken up.
     func step() async throws -> Int {
         let due = try await transfers.take(upTo: 4)
         await withDiscardingTaskGroup { group in
@@ -84,7 +82,7 @@ package struct TransferRunner: Service {
             return nil
         case .tooLate: return Wait(for: .seconds(1), error: "too_late")
         case .ownerChanged:
-            try await raise("our records give a transfer's purchase to somebody else")
+            try await raise("our records give a transfer's purchase to another user")
             return Wait(for: .seconds(600), error: "owner_changed")
         }
     }
@@ -136,7 +134,7 @@ package struct TransferRunner: Service {
         _ said: RevenueCatTransfers.Called? = nil
     ) async throws -> Transfers.Step? {
         guard let place = try await collector.place(of: due.moves, ticket: due.ticketID) else {
-            try await raise("nobody can tell whether a transfer's purchases have moved")
+            try await raise("it is unknown whether a transfer's purchases have moved")
             return nil
         }
         await reach(.transferRead)
@@ -150,16 +148,18 @@ package struct TransferRunner: Service {
     }
 
     private func raise(_ detail: String) async throws {
-        try await transfers.alarm(
+        try await Alarms.note(
             "transfer_unclear",
-            detail + ": see the tables transfer and transfer_step, and entitlement-sync ticket ID resolve."
+            detail + ": see the tables transfer and transfer_step, and entitlement-sync ticket ID resolve.",
+            in: transfers.pool
         )
     }
 
     private func raiseKey() async throws {
-        try await transfers.alarm(
+        try await Alarms.note(
             "credentials.revenuecat_transfer",
-            "RevenueCat refuses REVENUECAT_TRANSFER_API_KEY: give it the right to write customer information."
+            "RevenueCat refuses REVENUECAT_TRANSFER_API_KEY: give it the right to write customer information.",
+            in: transfers.pool
         )
     }
 
@@ -185,12 +185,10 @@ extension RevenueCatTransfers.Called {
     }
 }
 
-extension TransferRunner {
-    #if FAULT_POINTS
-        /// Lets a test's fault happen between two steps.
-        func reach(_ point: FaultPoint) async { _ = await FaultPlan.reach(point) }
-    #else
-        @inline(__always)
-        func reach(_ point: FaultPoint) async {}
-    #endif
-}
+#if FAULT_POINTS
+    /// Lets a test's fault happen between two steps of a desk service.
+    func reach(_ point: FaultPoint) async { _ = await FaultPlan.reach(point) }
+#else
+    @inline(__always)
+    func reach(_ point: FaultPoint) async {}
+#endif

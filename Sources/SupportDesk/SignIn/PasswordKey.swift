@@ -20,23 +20,6 @@ package struct PasswordKey: Sendable {
         /// For tests: no password that matters may cost so little.
         package static let least = Cost(logN: 4, blockSize: 1, parallelism: 1)
 
-        private init(logN: Int, blockSize: Int, parallelism: Int) {
-            self.logN = logN
-            self.blockSize = blockSize
-            self.parallelism = parallelism
-        }
-
-        /// Reads a stored cost, such as `scrypt$15$8$3`; `nil`: it is none, or asks for more than this process gives.
-        package init?(_ text: String) {
-            let parts = text.split(separator: "$", omittingEmptySubsequences: false)
-            guard parts.count == 4, parts[0] == "scrypt", let logN = Int(parts[1]), let blockSize = Int(parts[2]),
-                let parallelism = Int(parts[3]), (1...18).contains(logN), (1...16).contains(blockSize),
-                (1...16).contains(parallelism), blockSize << logN <= 1 << 19,
-                (blockSize * parallelism) << logN <= 1 << 21
-            else { return nil }
-            self.init(logN: logN, blockSize: blockSize, parallelism: parallelism)
-        }
-
         /// The form that is stored.
         package var text: String { "scrypt$\(logN)$\(blockSize)$\(parallelism)" }
 
@@ -72,9 +55,7 @@ package struct PasswordKey: Sendable {
     /// What is shown to the database.
     package let bytes: [UInt8]
 
-    /// Derives what a password shows.
-    ///
-    /// CPU-heavy: a third of a second at the usual cost.
+    /// Derives what a password shows; a third of a second of one core at the usual cost.
     ///
     /// - Throws: ``Fault/long``; the library's error where the memory can't be had.
     package init(of password: String, salt: [UInt8], cost: Cost) throws {
@@ -85,12 +66,8 @@ package struct PasswordKey: Sendable {
 
     /// Derives what a new password will show, with a salt of its own.
     ///
-    /// - Parameters:
-    ///   - password: what the operator chose.
-    ///   - name: the operator's, which may not stand in it.
-    ///   - old: the password that it replaces.
-    ///   - cost: of the derivation.
-    /// - Throws: ``Fault`` where the password is not taken.
+    /// `name`: the operator's, which may not stand in it. `old`: the password that it replaces.
+    /// Throws a ``Fault`` where the password is not taken.
     package init(new password: String, for name: String, replacing old: String? = nil, cost: Cost = .usual) throws {
         let text = try Self.normal(password)
         guard text.count >= 12 else { throw Fault.short }
@@ -116,4 +93,33 @@ extension PasswordKey: CustomStringConvertible, CustomReflectable {
     /// Nothing of the key.
     package var description: String { "PasswordKey(redacted)" }
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
+}
+
+extension PasswordKey.Cost {
+    /// Reads a stored cost, such as `scrypt$15$8$3`; `nil`: it is none, or asks for more than this process gives.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "$", omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0] == "scrypt", let logN = Int(parts[1]), let blockSize = Int(parts[2]),
+            let parallelism = Int(parts[3]), (1...18).contains(logN), (1...16).contains(blockSize),
+            (1...16).contains(parallelism), blockSize << logN <= 1 << 19,
+            (blockSize * parallelism) << logN <= 1 << 21
+        else { return nil }
+        self.init(logN: logN, blockSize: blockSize, parallelism: parallelism)
+    }
+}
+
+/// Passwords that are tried first, from the frequency list of the zxcvbn estimator (MIT licence): its first 12,000
+/// without the digits and signs around them, and all of twelve characters and more.
+enum CommonPasswords {
+    private static let words = Set(
+        String(decoding: PackageResources.common_passwords_txt, as: UTF8.self).split(separator: "\n").map(String.init)
+    )
+
+    /// Whether a password is such a word, alone or between digits and signs, or digits alone.
+    static func contains(_ password: String) -> Bool {
+        let text = password.lowercased()
+        let isSign = { (character: Character) in !character.isLetter }
+        let core = String(text.drop(while: isSign).reversed().drop(while: isSign).reversed())
+        return words.contains(text) || words.contains(core) || text.allSatisfy { $0.isNumber || $0.isWhitespace }
+    }
 }

@@ -43,10 +43,7 @@ package struct SecondFactor: Sendable {
         }.joined(separator: " ")
     }
 
-    /// The address that an authenticator app takes, typed or from a picture.
-    ///
-    /// - Parameter account: whose the codes are.
-    /// - Returns: a URI with the secret in it.
+    /// The address that an authenticator app takes, typed or from a picture, with the secret in it.
     package func address(account: String) -> String {
         let allowed = CharacterSet.alphanumerics.union(CharacterSet(charactersIn: "-._~"))
         let name = account.addingPercentEncoding(withAllowedCharacters: allowed) ?? ""

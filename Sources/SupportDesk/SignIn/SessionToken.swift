@@ -24,42 +24,35 @@ package struct ShownToken<Mark: TokenMark>: Hashable, Sendable {
 
     /// Reads one that was shown; `nil`: it has another form.
     package init?(_ text: String) {
-        guard text.utf8.count == Mark.prefix.utf8.count + Self.byteCount * 2, text.hasPrefix(Mark.prefix) else {
-            return nil
-        }
-        var bytes: [UInt8] = []
-        var digits = text.utf8.dropFirst(Mark.prefix.utf8.count).makeIterator()
-        while let high = digits.next(), let low = digits.next() {
-            guard let high = Self.value(high), let low = Self.value(low) else { return nil }
-            bytes.append(high << 4 | low)
-        }
+        guard text.hasPrefix(Mark.prefix), let bytes = [UInt8](hexadecimal: text.dropFirst(Mark.prefix.count)),
+            bytes.count == Self.byteCount
+        else { return nil }
         self.bytes = bytes
     }
 
     /// The form that the operator's browser or terminal keeps.
-    package var text: String { Mark.prefix + Self.hexadecimal(bytes) }
+    package var text: String { Mark.prefix + bytes.hexadecimal }
 
     /// By what the database finds the session: of no use to a reader of the table.
     package var digest: [UInt8] { Array(SHA256.hash(data: bytes)) }
-
-    private static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
-        bytes.map { byte in
-            let text = String(byte, radix: 16)
-            return byte < 16 ? "0" + text : text
-        }.joined()
-    }
-
-    private static func value(_ digit: UInt8) -> UInt8? {
-        switch digit {
-        case 0x30...0x39: digit - 0x30
-        case 0x61...0x66: digit - 0x61 + 10
-        default: nil
-        }
-    }
 }
 
 extension ShownToken: CustomStringConvertible, CustomReflectable {
     /// Nothing of the token.
     package var description: String { "\(Self.self)(redacted)" }
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
+}
+
+extension Sequence<UInt8> {
+    /// Two digits each, in lower case.
+    package var hexadecimal: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+}
+
+extension [UInt8] {
+    /// Reads what ``hexadecimal`` writes; `nil` for all else.
+    package init?(hexadecimal text: some StringProtocol) {
+        let digits = text.compactMap(\.hexDigitValue).map { UInt8($0) }
+        self = stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+        guard hexadecimal == text else { return nil }
+    }
 }

@@ -10,12 +10,7 @@ package struct SignIn: Sendable {
     private let kind: Operators.SessionKind
     private let cost: PasswordKey.Cost
 
-    /// Makes one.
-    ///
-    /// - Parameters:
-    ///   - operators: who there is.
-    ///   - kind: where they sit.
-    ///   - cost: of new passwords.
+    /// `cost`: of new passwords.
     package init(operators: Operators, kind: Operators.SessionKind, cost: PasswordKey.Cost = .usual) {
         self.operators = operators
         self.kind = kind
@@ -73,16 +68,10 @@ package struct SignIn: Sendable {
 
     private static func digest(of address: String) -> [UInt8] { Array(SHA256.hash(data: Data(address.utf8))) }
 
-    /// Signs an operator in.
+    /// Signs an operator in; a try counts as failed until it is completed, also one that lacks something.
     ///
-    /// A try counts as failed until it is completed, also one that lacks something.
-    ///
-    /// - Parameters:
-    ///   - typed: what the operator typed.
-    ///   - address: where it comes from, kept as a hash; `nil` at a terminal.
-    ///   - client: what the browser or terminal shows of earlier sign-ins.
-    /// - Returns: what came of it.
-    /// - Throws: `PostgresError`; `PasswordKey.Fault` for a new password that is not taken.
+    /// `address`: where it comes from, kept as a hash; `nil` at a terminal. `client`: what the browser or terminal
+    /// shows of earlier sign-ins. Throws `PostgresError`; `PasswordKey.Fault` for a new password that is not taken.
     package func attempt(
         _ typed: Credentials,
         from address: String?,
@@ -95,11 +84,15 @@ package struct SignIn: Sendable {
         guard salt.wait == .zero else { return .not(.wait(salt.wait)) }
         guard let storedCost = PasswordKey.Cost(salt.cost) else { return .not(.refused) }
         let key: PasswordKey
-        do { key = try await Self.derive(typed.password, salt.bytes, storedCost) } catch PasswordKey.Fault.long {
-            return .not(.refused)
-        }
+        do {
+            key = try await Self.apart { try PasswordKey(of: typed.password, salt: salt.bytes, cost: storedCost) }
+        } catch PasswordKey.Fault.long { return .not(.refused) }
         var chosen: PasswordKey?
-        if typed.newPassword != nil { chosen = try await Self.chosen(typed, cost) }
+        if let password = typed.newPassword {
+            chosen = try await Self.apart { [cost] in
+                try PasswordKey(new: password, for: typed.name, replacing: typed.password, cost: cost)
+            }
+        }
         let code = typed.code?.filter { !$0.isWhitespace }
         let token = SessionToken()
         let client = client ?? ClientToken()
@@ -126,22 +119,9 @@ package struct SignIn: Sendable {
     /// gets one core at most.
     private static let hardWork = DispatchQueue(label: "sign-in.scrypt")
 
-    private static func apart<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+    private static func apart(_ work: @escaping @Sendable () throws -> PasswordKey) async throws -> PasswordKey {
         try await withCheckedThrowingContinuation { continuation in
             hardWork.async { continuation.resume(with: Swift.Result { try work() }) }
-        }
-    }
-
-    private static func derive(
-        _ password: String,
-        _ salt: [UInt8],
-        _ cost: PasswordKey.Cost
-    ) async throws -> PasswordKey { try await apart { try PasswordKey(of: password, salt: salt, cost: cost) } }
-
-    private static func chosen(_ typed: Credentials, _ cost: PasswordKey.Cost) async throws -> PasswordKey? {
-        guard let password = typed.newPassword else { return nil }
-        return try await apart {
-            try PasswordKey(new: password, for: typed.name, replacing: typed.password, cost: cost)
         }
     }
 }

@@ -7,12 +7,7 @@ package struct CauseWords: Sendable, Hashable {
     /// What to change in the application, or elsewhere; `nil`: nothing.
     package var fix: String?
 
-    /// The words for a decision that changed a user's type.
-    ///
-    /// - Parameters:
-    ///   - rule: the rule that decided.
-    ///   - promoted: whether the user became a subscriber.
-    /// - Returns: `nil` for a rule that changes no type.
+    /// The words for a decision that changed a user's type; `nil` for a rule that changes none.
     package static func decision(_ rule: Rule, promoted: Bool) -> CauseWords? {
         switch rule {
         case .storeAccess:
@@ -63,7 +58,7 @@ package struct CauseWords: Sendable, Hashable {
             fix: "Log in to RevenueCat before the purchase; retry unfinished transactions at launch."
         ),
         "needs_proof": CauseWords(
-            title: "Somebody typed an order that no proof supports",
+            title: "An order was typed that no proof supports",
             fix: "Have the app send the store's signed transaction or purchase token with a restore."
         ),
         "first_seen_elsewhere": CauseWords(

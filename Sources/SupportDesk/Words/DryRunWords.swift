@@ -2,13 +2,10 @@ import Entitlements
 
 /// What a reconcile would do, where people read it.
 package enum DryRunWords {
-    /// What would change, in one sentence.
-    ///
-    /// - Parameter run: a question that has its answer.
-    /// - Returns: the sentence.
+    /// What would change, in one sentence, by a dry run that has its answer.
     package static func sentence(_ run: DeskUser.DryRun) -> String {
         guard run.error != ReadFailure.Code.locked.rawValue else {
-            return "Somebody was at work on this user's records each time. Ask again in a moment."
+            return "Another process worked on this user's records each time. Ask again in a moment."
         }
         guard run.outcome != Outcome.storeUnavailable.rawValue else {
             let reason = run.error.map { TicketWords.plain($0).lowercased() }

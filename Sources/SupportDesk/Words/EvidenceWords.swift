@@ -16,7 +16,7 @@ package enum EvidenceWords {
     /// A fact as a sentence, and which way it points.
     package static func fact(_ fact: TransferFact) -> (words: String, weight: Weight) {
         switch fact {
-        case .purchaseUnknown: ("Nobody knows yet which purchase it is.", .against)
+        case .purchaseUnknown: ("It is not known yet which purchase it is.", .against)
         case .unseen: ("No store shows the purchase at the moment, or a store that has to answer did not.", .against)
         case .heldElsewhere:
             (
@@ -36,7 +36,7 @@ package enum EvidenceWords {
         case .promotional: ("It was given, not bought.", .against)
         case .claimantIneligible: ("The claimant's account is banned, being deleted, or gone.", .against)
         case .movedLately: ("It was moved by a transfer a short while ago.", .against)
-        case .ownerBanned: ("The owner is banned: somebody may be evading that.", .against)
+        case .ownerBanned: ("The owner is banned: the claimant may be evading that.", .against)
         case .ownerErased: ("The owner's account was erased, or never was one of ours.", .known)
         case .ownerObjected: ("The owner objected.", .against)
         case .ownerReleased: ("The owner released it to the claimant.", .for)
@@ -64,7 +64,7 @@ package enum EvidenceWords {
         case .movedLately: "It was moved a short while ago; a senior decides."
         case .proofFailed: "A proof was found false."
         case .ownerReleased: "The owner gave it away; nothing is stronger."
-        case .ownerErased: "Nobody can sign in to the account that holds it, and the claimant has proof."
+        case .ownerErased: "The account that holds it can no longer sign in, and the claimant has proof."
         case .ownerObjected: "The owner objected."
         case .tokenNamesOwner: "The purchase was made for the account that holds it."
         case .tokenNamesThird: "The purchase was made for a third account."

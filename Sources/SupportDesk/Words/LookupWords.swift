@@ -2,26 +2,23 @@ package import Entitlements
 
 /// What lookups of ids have found, where operators read it.
 package enum LookupWords {
-    /// One lookup as a sentence, and which way it points.
-    ///
-    /// - Parameter lookup: one store's word on one id.
-    /// - Returns: the sentence, without the id.
+    /// One lookup as a sentence without the id, and which way it points.
     package static func said(_ lookup: CaseLookup) -> (words: String, weight: EvidenceWords.Weight) {
         let store = lookup.store.map(name) ?? "The store"
         switch (lookup.result, lookup.obstacle) {
         case (.found, _): return (found(lookup, by: store), .known)
         case (.unknown, _): return ("\(store) knows nothing of the kind for this app.", .against)
         case (.unavailable, _): return ("\(store) did not answer; a worker asks again.", .known)
-        case (.lookupImpossible, .sandbox):
+        case (_, .sandbox):
             return (
-                "It can't be looked up: \(store) looks orders up in production alone, and this one may be of the sandbox.",
+                "No lookup is possible: \(store) has lookups of orders in production alone, and this one may be of the sandbox.",
                 .known
             )
-        case (.lookupImpossible, .storeOff):
+        case (_, .storeOff):
             return ("\(store) can't be asked about it: no credentials are set.", .known)
-        case (.lookupImpossible, .form), (.lookupImpossible, nil):
+        case (_, .form), (_, nil):
             let who = lookup.store.map { "\(name($0)) does not take" } ?? "no store takes"
-            return ("It can't be looked up: \(who) it for one of its ids.", .known)
+            return ("No lookup is possible: \(who) it for one of its ids.", .known)
         }
     }
 

@@ -19,13 +19,8 @@ package enum PastWords {
         return "\(words), last on \(day(past.lastAt))."
     }
 
-    /// How a purchase's times lie to those at which both accounts were made; a sentence each.
-    ///
-    /// - Parameters:
-    ///   - times: the purchase's.
-    ///   - claimant: when the claimant's account was made, in microseconds since 1970.
-    ///   - owner: when the owner's was.
-    /// - Returns: what is known, and nothing of what is not.
+    /// How a purchase's times lie to those at which both accounts were made, in microseconds since 1970; a sentence for
+    /// each that is known.
     package static func said(_ times: CaseTimes, claimant: Int64?, owner: Int64?) -> [String] {
         var lines: [String] = []
         if let bought = times.boughtAt ?? times.firstSeenAt {
@@ -38,7 +33,7 @@ package enum PastWords {
         if let since = times.ownerSince { lines.append("The owner's by our records since \(day(since)).") }
         if let claimed = times.claimedAt, let seen = times.firstSeenAt {
             lines.append(
-                "An event told of it for the owner at \(minute(seen)); the claimant showed it at \(minute(claimed))."
+                "An event named it as the owner's at \(minute(seen)); the claimant showed it at \(minute(claimed))."
             )
         }
         if let moved = times.movedAt { lines.append("Moved by support on \(day(moved)).") }

@@ -9,7 +9,7 @@ package enum TokenWords {
             guard let reason else { return "A worker tells the App Store whose it is." }
             return
                 "A worker tells the App Store whose it is; \(token.tries) \(tries(token)) came to nothing (\(reason))."
-        case "skipped": return "The App Store was not told whose it is: \(reason ?? "nothing to tell"). \(echo)"
+        case "skipped": return "The App Store was not given the account token: \(reason ?? "nothing to tell"). \(echo)"
         case "refused":
             return "The App Store does not take the claimant's account token: \(reason ?? "refused"). \(echo)"
         case "given_up":
@@ -26,13 +26,13 @@ package enum TokenWords {
 
     private static func tries(_ token: DeskTicket.Token) -> String { token.tries == 1 ? "try" : "tries" }
 
-    private static let echo = "It goes on naming whom it named; our records stand above that."
+    private static let echo = "It goes on naming the account that it named; our records stand above that."
 
     private static let reasons = [
         "app_store_off": "there is no key for it (APP_STORE_PRIVATE_KEY)",
-        "token_unknown": "nobody can tell which token the claimant's app would give (see ACCOUNT_ID_NAMESPACE)",
+        "token_unknown": "it is unknown which token the claimant's app would give (see ACCOUNT_ID_NAMESPACE)",
         "claimant_gone": "the claimant's account is gone",
-        "moved_on": "the purchase is somebody else's by now",
+        "moved_on": "the purchase is another user's by now",
         "purchase_unknown": "none of its ids for the purchase is known",
         "family_shared": "it is shared within a family",
         "not_original": "it knows the purchase by another first transaction",

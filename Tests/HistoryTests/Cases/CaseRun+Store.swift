@@ -3,7 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import Reconciliation
-import SupportDesk
+@testable import SupportDesk
 import TestSupport
 import UserRequests
 

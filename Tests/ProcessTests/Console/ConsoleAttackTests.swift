@@ -164,7 +164,7 @@ struct ConsoleAttackTests {
     @Test func `Only words that are known are said of what was done, whatever the address holds`() async throws {
         try await Self.with { _, bea, _ in
             #expect(try await bea.get("/console?done=note").text.contains("The remark is on record."))
-            #expect(try await bea.get("/console?not=held").text.contains("Not done: somebody else works on this"))
+            #expect(try await bea.get("/console?not=held").text.contains("Not done: another operator works on this"))
             for query in [
                 "done=evil", "not=evil", "not=call_us_at_once", "not=", "done=Note", "not=held%20", "said=note",
             ] {

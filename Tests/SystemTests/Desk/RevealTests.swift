@@ -1,6 +1,6 @@
 import Foundation
 import Postgres
-import SupportDesk
+@testable import SupportDesk
 import Testing
 import UserRequests
 

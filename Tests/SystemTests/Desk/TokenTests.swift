@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import Postgres
 import Queue
-import SupportDesk
+@testable import SupportDesk
 import Testing
 import Transport
 import UserRequests
@@ -141,7 +141,10 @@ import UserRequests
             #expect(try await scene.accountToken(Self.transaction) == Self.ownerToken)
             #expect(try await scene.state(ticket) == "transferred")
             let words = try await scene.shown(ticket).tokens.map(TokenWords.sentence)
-            #expect(words.count == 1 && words[0].hasPrefix("The App Store was not told whose it is: "), "\(words)")
+            #expect(
+                words.count == 1 && words[0].hasPrefix("The App Store was not given the account token: "),
+                "\(words)"
+            )
             #expect(!words[0].contains(reason), "in words: \(words)")
         }
     }

@@ -57,13 +57,13 @@ import UserRequests
             let scene = DeskCase(world: world, desk: desk, admin: admin, ann: ann, bea: bea, cid: cid)
             setup.servesDesk = true
             try await world.working(setup) {
-                #expect(try await scene.act(ann, .lend, on: ticket) == "not_claimed")
+                #expect(try await scene.act(ann, .giveAccess, on: ticket) == "not_claimed")
                 #expect(try await scene.act(ann, .claim, on: ticket) == nil)
-                #expect(try await scene.act(ann, .lend, on: ticket) == "no_proof")
+                #expect(try await scene.act(ann, .giveAccess, on: ticket) == "no_proof")
                 try await scene.collect(ticket)
-                #expect(try await scene.act(ann, .lend, on: ticket) == nil)
+                #expect(try await scene.act(ann, .giveAccess, on: ticket) == nil)
                 try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                #expect(try await scene.act(ann, .lend, on: ticket) == "temporary_access_given_already")
+                #expect(try await scene.act(ann, .giveAccess, on: ticket) == "temporary_access_given_already")
                 #expect(try await scene.act(ann, .refuse(how: "refuse", words: nil), on: ticket) == nil)
                 try await world.until(
                     """
@@ -91,7 +91,7 @@ import UserRequests
                 #expect(second > ticket)
                 #expect(try await scene.act(ann, .claim, on: second) == nil)
                 try await scene.collect(second)
-                #expect(try await scene.act(ann, .lend, on: second) == "temporary_access_given_already")
+                #expect(try await scene.act(ann, .giveAccess, on: second) == "temporary_access_given_already")
                 // Until the period ends is an approver's word.
                 let hash = try await scene.hash(second)
                 let giving = DeskTickets.Act.refuse(how: "grant_until_end", words: nil, hash: hash)

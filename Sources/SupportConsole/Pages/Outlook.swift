@@ -1,23 +1,15 @@
 /// What a decision will do, in one sentence, before it is made.
-package struct Outlook: Sendable, Hashable {
+struct Outlook {
     /// What is sold, such as `App Store, premium_monthly`.
-    package var purchase: String
+    var purchase: String
     /// How many other purchases the transfer moves.
-    package var others: Int
+    var others: Int
     /// How many more people have to approve after this one.
-    package var approvalsLeft: Int
+    var approvalsLeft: Int
     /// Until when the owner may object, in words; `nil`: no owner is waited for.
-    package var ownerUntil: String?
+    var ownerUntil: String?
     /// How many hours an owner gets who has not been asked yet; `nil`: no owner is asked.
-    package var ownerHours: Int?
-
-    package init(purchase: String, others: Int, approvalsLeft: Int, ownerUntil: String?, ownerHours: Int? = nil) {
-        self.purchase = purchase
-        self.others = others
-        self.approvalsLeft = approvalsLeft
-        self.ownerUntil = ownerUntil
-        self.ownerHours = ownerHours
-    }
+    var ownerHours: Int?
 
     private var moved: String {
         switch others {
@@ -28,7 +20,7 @@ package struct Outlook: Sendable, Hashable {
     }
 
     /// What approving does.
-    package var approving: String {
+    var approving: String {
         var then: [String] = []
         if approvalsLeft == 1 { then.append("1 more person has agreed") }
         if approvalsLeft > 1 { then.append("\(approvalsLeft) more people have agreed") }
@@ -36,16 +28,16 @@ package struct Outlook: Sendable, Hashable {
         let start = "If you approve, \(moved) may move from the owner to the claimant"
         let asked =
             ownerHours.map {
-                " The owner is told now that it was asked for, never by whom, and has \($0) \($0 == 1 ? "hour" : "hours") to object."
+                " The owner is notified now that it was asked for, never who asked, and has \($0) \($0 == 1 ? "hour" : "hours") to object."
             } ?? ""
         return
             (then.isEmpty
-            ? "\(start) as soon as somebody starts the transfer."
-            : "\(start) once \(then.joined(separator: " and ")), and somebody starts the transfer.") + asked
+            ? "\(start) as soon as an operator starts the transfer."
+            : "\(start) once \(then.joined(separator: " and ")), and an operator starts the transfer.") + asked
     }
 
     /// What skipping the rest of the owner's time does, where so many people have to agree yet.
-    package func waiving(approvalsMissing: Int) -> String {
+    func waiving(approvalsMissing: Int) -> String {
         let until = ownerUntil.map { " and not at \($0)" } ?? ""
         let agreed =
             switch approvalsMissing {
@@ -54,11 +46,11 @@ package struct Outlook: Sendable, Hashable {
             default: "once \(approvalsMissing) more people have agreed and"
             }
         return "If you skip it, the owner's time ends now\(until): \(moved) may move to the claimant \(agreed) "
-            + "somebody starts the transfer. This is no approval, and the owner may still object until then."
+            + "an operator starts the transfer. This is no approval, and the owner may still object until then."
     }
 
     /// What starting the transfer does.
-    package var transferring: String {
+    var transferring: String {
         "The transfer moves \(moved) now: the claimant becomes a subscriber, and the owner becomes what is left to them."
     }
 }

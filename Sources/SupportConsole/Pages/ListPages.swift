@@ -1,0 +1,122 @@
+import Foundation
+import HTTPServing
+import Hummingbird
+import Runs
+import SupportDesk
+
+/// Dead jobs, with a second chance; runs over many users; and the operators' log.
+struct ListPages: Sendable {
+    let desk: Desk
+
+    func add(to routes: RouterGroup<AdminContext>) {
+        desk.get("dead", on: routes) { visit, _, _ in
+            let rows = try await visit.users.dead().map(Self.dead)
+            let values: [String: Any] = ["rows": rows, "empty": rows.isEmpty, "may-retry": visit.may("retry")]
+            return desk.pages.page("dead", "Dead jobs", values, visit)
+        }
+        desk.post("dead/:job/retry", on: routes) { visit, _, context in
+            guard let job = context.parameters.get("job").flatMap({ UUID(uuidString: $0) }) else {
+                throw ConsoleFault.notFound
+            }
+            return .going(to: "/console/dead", unless: try await visit.users.retry(job), did: "retry")
+        }
+        desk.get("runs", on: routes) { visit, _, _ in
+            let rows = try await visit.console.runs().map(Self.run)
+            return desk.pages.page("runs", "Runs", ["rows": rows, "empty": rows.isEmpty], visit)
+        }
+        desk.get("log", on: routes) { visit, request, _ in
+            let rows = try await visit.users.log(before: Form(queryOf: request)["before"].flatMap { Int64($0) })
+            let last = rows.count == 100 ? rows.last : nil
+            let values = shown([
+                "rows": rows.map(Self.logged), "empty": rows.isEmpty,
+                "more": last.map { "/console/log?before=\($0.id)" },
+            ])
+            return desk.pages.page("log", "The operators' log", values, visit)
+        }
+    }
+
+    private static func dead(_ row: DeskUsers.Dead) -> [String: Any] {
+        [
+            "job": row.id, "reference": row.reference, "kind": TicketWords.plain(row.kind),
+            "user": row.userID ?? "erased", "href": "/console/users/\(row.userKey)", "attempts": row.attempt,
+            "at": Moments.shown(row.finishedAt), "error": row.lastError.map(TicketWords.plain) ?? "–",
+        ]
+    }
+
+    // MARK: Runs
+
+    private static func run(_ run: RunRecord) -> [String: Any] {
+        // Users who were shut out were not read.
+        let done = run.ended
+        let isStopped = run.state == .stopped
+        var pace: String?
+        if run.state.isOpen, let start = run.startedAt, case let seconds = -start.timeIntervalSinceNow, seconds > 1 {
+            pace = "\(Int((Double(done) / seconds * 60).rounded())) users a minute"
+        }
+        return shown([
+            "id": run.id, "what": (run.isDry ? "Dry run, " : "") + scope(run), "state": state(run.state),
+            "by": run.schedule.map { "schedule \($0)" } ?? run.askedBy, "asked": Moments.shown(run.askedAt),
+            "done": done, "stopped": isStopped,
+            "sums": run.outcomes.sorted { $0.key < $1.key }.map {
+                ["name": TicketWords.plain($0.key), "users": $0.value] as [String: Any]
+            },
+            "skipped": run.skipped > 0 ? run.skipped : nil,
+            "total": run.total.flatMap { $0 > 0 ? ["all": $0, "done": min(done, $0)] : nil },
+            "held": isStopped ? run.held : nil, "limit": isStopped ? run.demotionLimit ?? 0 : nil,
+            "ended": run.state.isOpen ? nil : run.endedAt.map { Moments.shown($0) }, "pace": pace,
+            "end": run.state.isOpen ? run.predictedEnd.map { Moments.shown($0) } : nil,
+        ])
+    }
+
+    private static func scope(_ run: RunRecord) -> String {
+        switch run.scope {
+        case .due: "users who are due"
+        case .all: "all users"
+        case .since where run.listsOnly:
+            "what stores list since " + (run.since?.formatted(.iso8601) ?? "then")
+        case .since: "users who were not read since " + (run.since?.formatted(.iso8601) ?? "then")
+        case .diff: "what run \(run.ofRun.map { "\($0)" } ?? "?") would change"
+        }
+    }
+
+    private static func state(_ state: RunRecord.State) -> String {
+        switch state {
+        case .reading: "Reading"
+        case .stopped: "Waits for a person"
+        case .applying: "Applying"
+        case .done: "Done"
+        case .canceled: "Canceled"
+        }
+    }
+
+    // MARK: The log
+
+    private static func logged(_ row: DeskUsers.LogRow) -> [String: Any] {
+        shown([
+            "at": Moments.shown(row.at), "who": row.name ?? "–", "what": TicketWords.plain(row.kind),
+            "about": row.about, "detail": row.detail.map(words),
+        ])
+    }
+
+    /// What stands beside an event, as people read it; in the records it is a JSON object.
+    private static func words(_ json: String) -> String {
+        guard let values = try? JSONDecoder().decode([String: Scalar].self, from: Data(json.utf8)) else { return json }
+        return values.sorted { $0.key < $1.key }.map { "\(TicketWords.plain($0).lowercased()): \($1.words)" }
+            .joined(separator: ", ")
+    }
+
+    private struct Scalar: Decodable {
+        var words: String
+
+        init(from decoder: any Decoder) throws {
+            let value = try decoder.singleValueContainer()
+            if let truth = try? value.decode(Bool.self) {
+                words = truth ? "yes" : "no"
+            } else if let number = try? value.decode(Int64.self) {
+                words = "\(number)"
+            } else {
+                words = try value.decode(String?.self)?.replacing("_", with: " ") ?? "none"
+            }
+        }
+    }
+}
