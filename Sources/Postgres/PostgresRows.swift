@@ -48,6 +48,18 @@ package struct PostgresRow: Sendable {
         return (repeat try result.decode((each Value).self, row: index, column: &column))
     }
 
+    /// Reads all columns in order into what a function makes of them, such as a memberwise initializer by its full name.
+    ///
+    /// - Parameter make: one parameter a column; an optional where the column may be NULL.
+    /// - Returns: what it makes of the values.
+    /// - Throws: `PostgresError` with `.decoding`, naming the column, and what `make` does.
+    package func decode<each Value: PostgresDecodable, Result>(
+        into make: (repeat each Value) throws(PostgresError) -> Result
+    ) throws(PostgresError) -> Result {
+        let values = try decode(repeat (each Value).self)
+        return try make(repeat each values)
+    }
+
     /// Reads the only column.
     ///
     /// - Parameter type: its type; an optional where the column may be NULL.
