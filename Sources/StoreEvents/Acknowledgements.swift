@@ -54,7 +54,7 @@ package struct Acknowledgements: Sendable {
                 String.self,
                 String.self,
                 String.self,
-                PostgresTimestamp.self,
+                Instant.self,
                 Bool.self,
                 Int32.self,
                 Bool.self,
@@ -66,7 +66,7 @@ package struct Acknowledgements: Sendable {
                     productID: product,
                     token: token,
                     kind: Observation.Kind(rawValue: kind) ?? .subscription,
-                    deadline: Instant(deadline),
+                    deadline: deadline,
                     accountID: account,
                     profileID: profile
                 ),
@@ -84,14 +84,8 @@ package struct Acknowledgements: Sendable {
         )
     }
 
-    /// Puts one off.
-    ///
-    /// - Parameters:
-    ///   - acknowledgement: which.
-    ///   - wait: for how long, to the millisecond.
-    ///   - error: why; a code.
-    /// - Throws: `PostgresError`.
-    package func putOff(_ acknowledgement: Acknowledgement, for wait: Duration, error: String)
+    /// Postpones one, to the millisecond; `error`: why, a code.
+    package func postpone(_ acknowledgement: Acknowledgement, for wait: Duration, error: String)
         async throws(PostgresError)
     {
         try await pool.query(
@@ -108,11 +102,10 @@ package struct Acknowledgements: Sendable {
         try await Alarms.note(name, detail, in: pool)
     }
 
-    /// Whether some have not come to an end, nor been put off.
+    /// Whether some have neither come to an end nor been postponed.
     package func hasOpen() async throws(PostgresError) -> Bool {
-        let rows = try await pool.query(
+        try await pool.query(
             "SELECT EXISTS (SELECT 1 FROM entitlement_sync.acknowledgement AS a WHERE a.last_error IS NULL)"
-        )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        ).first?.decode(Bool.self, at: 0) ?? false
     }
 }

@@ -59,11 +59,11 @@ package struct Acknowledger: Service {
                 .increment()
             switch outcome {
             case .accepted, .already, .over: try await records.end(sale)
-            case .failed: try await records.putOff(sale, for: Self.wait(due.attempt), error: "refused")
+            case .failed: try await records.postpone(sale, for: Self.wait(due.attempt), error: "refused")
             case .missed:
                 try await records.alarm(
                     "acknowledgement_missed",
-                    "Google Play took back a sale that was granted and not acknowledged within its days: look at the"
+                    "Google Play took back a sale that was granted and not acknowledged within its days: see the"
                         + " worker's log for the reason, and at the Play Console for the orders."
                 )
                 try await records.end(sale)
@@ -71,7 +71,7 @@ package struct Acknowledger: Service {
         } catch {
             // It stands in the records and is taken up again.
             let code = (error as? ReadFailure)?.code.rawValue ?? "\(type(of: error))"
-            try? await records.putOff(sale, for: Self.wait(due.attempt), error: code)
+            try? await records.postpone(sale, for: Self.wait(due.attempt), error: code)
         }
     }
 

@@ -49,7 +49,7 @@ package enum RevenueCatEvent {
         "REFUND": .check,
     ]
 
-    /// The most ids of one event that are looked up; a customer has a few.
+    /// The most ids of one event that are searched for; a customer has a few.
     private static let mostIDs = 200
     /// The most that are read for them: those of people who never signed in are many.
     private static let mostNames = 5_000
@@ -84,8 +84,6 @@ package enum RevenueCatEvent {
     }
 
     /// Reads a webhook's body.
-    ///
-    /// - Throws: `MalformedEvent`.
     package static func read(_ body: [UInt8]) throws(MalformedEvent) -> StoreEvent {
         let draft: Draft
         do throws(JSONFault) {
@@ -109,7 +107,7 @@ package enum RevenueCatEvent {
             id: id,
             kind: type,
             occurredAt: draft.timestamp.flatMap(Instant.init(milliseconds:)),
-            // What a sandbox promises, or a pack of coins, is nothing that anybody waits for.
+            // No one waits for what a sandbox announces, or for a pack of coins.
             announcesAccess: meaning == .announcesAccess && !draft.givesNothing
                 && draft.texts[.environment] != "SANDBOX",
             users: users,
@@ -123,13 +121,15 @@ package enum RevenueCatEvent {
         var draft = Draft()
         try reader.readObject(fields) { reader, field throws(JSONFault) in
             switch field {
-            case .aliases, .from, .to: draft.ids += try reader.readStringsLeniently(upTo: mostNames)
+            case .aliases, .from, .to:
+                draft.ids += try reader.readSoundElements { reader throws(JSONFault) in try reader.readString() }
+                    .values.prefix(mostNames)
             case .timestamp:
-                draft.timestamp = try reader.readLeniently { reader throws(JSONFault) in
+                draft.timestamp = try reader.readIfSound { reader throws(JSONFault) in
                     try reader.readOptionalInteger()
                 }
             case .entitlements:
-                let isNothing = try reader.readLeniently { reader throws(JSONFault) -> Bool? in
+                let isNothing = try reader.readIfSound { reader throws(JSONFault) -> Bool? in
                     guard try !reader.readNull() else { return true }
                     var isEmpty = true
                     try reader.readArray { reader throws(JSONFault) in
@@ -140,7 +140,7 @@ package enum RevenueCatEvent {
                 }
                 draft.givesNothing = isNothing ?? false
             default:
-                draft.texts[field] = try reader.readLeniently { reader throws(JSONFault) in
+                draft.texts[field] = try reader.readIfSound { reader throws(JSONFault) in
                     try reader.readOptionalString()
                 }
             }
@@ -167,7 +167,7 @@ package enum RevenueCatEvent {
         for id in [draft.texts[.originalTransactionID], draft.texts[.transactionID]].compactMap(\.self)
         where StoreEvent.isID(id) && !values.contains(id) { values.append(id) }
         let environment = draft.texts[.environment]?.lowercased()
-        return values.map { StoreEvent.Purchase(store: store.rawValue, environment: environment, value: $0) }
+        return StoreEvent.Purchase.of(store, environment: environment, values)
     }
 
     /// The names that may be users of ours: each once, in their order.

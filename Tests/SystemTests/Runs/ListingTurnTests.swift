@@ -3,7 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import Runs
-import StoreEvents
+@testable import StoreEvents
 import Testing
 
 /// Who may write down what was listed, and for how long a run waits for it.
