@@ -4,7 +4,7 @@ package import Postgres
 import Queue
 package import Reconciliation
 
-/// Questions of people, what a reconcile of a user would do now.
+/// Questions of operators and agents what a reconcile of a user would do now.
 ///
 /// No job of the queue answers them. A request for a real job would join it meanwhile, and its decision would stand
 /// for it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
@@ -100,19 +100,9 @@ package struct DryRuns: Sendable {
                                WHERE u.user_key = r.user_key AND s.until > now()), r.tries
             """
         ).map { row in
-            let (id, key, error, now, user, sandbox, tries) = try row.decode(
-                UUID.self,
-                Int64.self,
-                String?.self,
-                PostgresTimestamp.self,
-                String?.self,
-                Bool.self,
-                Int32.self
-            )
-            let at = Instant(microseconds: now.microsecondsSinceUnixEpoch)
-            return Taken(
-                id: id,
-                job: ClaimedJob(
+            try row.decode {
+                (id: UUID, key: Int64, error: String?, at: Instant, user: String?, sandbox: Bool, tries: Int32) in
+                let job = ClaimedJob(
                     id: id,
                     kind: .reconcile,
                     lane: .sweep,
@@ -123,18 +113,15 @@ package struct DryRuns: Sendable {
                     sandboxAllowed: sandbox,
                     claimedAt: at,
                     claimedTick: tick
-                ),
-                tries: tries
-            )
+                )
+                return Taken(id: id, job: job, tries: tries)
+            }
         }
     }
 
-    /// Keeps an answer.
+    /// Keeps an answer; one without an outcome is tried again in a moment, some times.
     ///
-    /// - Parameters:
-    ///   - answer: `nil`: another transaction had locked the user's rows; without an outcome it is tried again in a moment, some times.
-    ///   - question: which.
-    /// - Throws: `PostgresError`.
+    /// `nil`: another transaction had locked the user's rows.
     package func keep(_ answer: DryRunResult?, for question: Taken) async throws {
         // An account that was erased since is not read, and will not come back.
         let answer =

@@ -184,7 +184,7 @@ package struct RunPartReader: Service {
             var next = jobs.startIndex
             var running = 0
             while next < jobs.endIndex || running > 0 {
-                // Those who are let go now are not at the gate yet; one at a time goes on whatever others do.
+                // Those who are let go now do not wait at the limiter yet; one at a time goes on whatever others do.
                 var allowed = limiter().map { max(running == 0 ? 1 : 0, ($0.most - $0.waiting) / 2) } ?? jobs.count
                 while next < jobs.endIndex, running < max(1, slots() / 2), allowed > 0, !Task.isCancelled {
                     allowed -= 1
