@@ -47,7 +47,7 @@ package struct ScheduleComposition {
 
     /// How runs, schedules and scheduled checks stand.
     package var gauges: RunGauges {
-        RunGauges(runs: RunRecords(pool: pool), laws: InvariantMonitor(pool: pool), forecast: forecast)
+        RunGauges(runs: RunRecords(pool: pool), invariants: InvariantMonitor(pool: pool), forecast: forecast)
     }
 
     /// Follows schedules.

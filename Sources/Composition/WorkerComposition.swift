@@ -73,8 +73,8 @@ package struct WorkerComposition {
         )
         gauges = WorkerGauges(
             queue: JobQueue(pool: pool),
-            laws: InvariantMonitor(pool: pool),
-            gates: stores.limiters
+            invariants: InvariantMonitor(pool: pool),
+            limiters: stores.limiters
         )
     }
 }

@@ -6,7 +6,7 @@ import Synchronization
 /// How runs, schedules and scheduled checks stand, as gauges; the same in every process.
 package struct RunGauges: Sendable {
     private let runs: RunRecords
-    private let laws: InvariantMonitor
+    private let invariants: InvariantMonitor
     private let forecast: RunForecast
     private let shown = Shown()
     private let turn = Throttle(every: .seconds(10))
@@ -39,11 +39,11 @@ package struct RunGauges: Sendable {
     ///
     /// - Parameters:
     ///   - runs: the runs.
-    ///   - laws: what the last checks found.
+    ///   - invariants: what the last checks found.
     ///   - forecast: how fast the stores may be asked.
-    package init(runs: RunRecords, laws: InvariantMonitor, forecast: RunForecast) {
+    package init(runs: RunRecords, invariants: InvariantMonitor, forecast: RunForecast) {
         self.runs = runs
-        self.laws = laws
+        self.invariants = invariants
         self.forecast = forecast
     }
 
@@ -72,7 +72,7 @@ package struct RunGauges: Sendable {
                 Gauge(label: "entitlement_sync_alarm", dimensions: [("name", $0)])
             }
         }
-        if let day = try? await laws.drift()?.checksNextDay, let ratio = forecast.dayRatio(checks: day) {
+        if let day = try? await invariants.drift()?.checksNextDay, let ratio = forecast.dayRatio(checks: day) {
             Gauge(label: "entitlement_sync_sweep_day_ratio").record(ratio)
         }
     }

@@ -33,8 +33,7 @@ extension Histories {
             let most = Int(mostDecisions) + (later ? 1 : 0)
             one.history.decisions = Array((decisions[key] ?? []).suffix(most))
             one.history.items = own.suffix(Int(mostItems)) + elsewhere
-            one.history.isCut =
-                (decisions[key]?.count ?? 0) > most || own.count > Int(mostItems)
+            one.history.isCut = (decisions[key]?.count ?? 0) > most || own.count > Int(mostItems)
             one.history.grants = grants[key] ?? []
             one.history.lineages = lines.map(\.line)
             one.history.transfers = moved
@@ -63,31 +62,33 @@ extension Histories {
             """
         )
         for row in rows {
-            let (key, id, at, kind, rule, outcome, before, after, observed, explanation) = try row.decode(
-                Int64.self,
-                Int64.self,
-                PostgresTimestamp.self,
-                Int16.self,
-                String.self,
-                String.self,
-                String?.self,
-                String?.self,
-                Bool.self,
-                String.self
-            )
-            decisions[key, default: []].append(
-                PastDecision(
-                    id: id,
-                    at: Instant(at),
-                    kind: JobKind(rawValue: kind) ?? .reconcile,
-                    rule: rule,
-                    outcome: outcome,
-                    typeBefore: before.flatMap(UserType.init),
-                    typeAfter: after.flatMap(UserType.init),
-                    isObserved: observed,
-                    explanation: explanation
+            try row.decode {
+                (
+                    key: Int64,
+                    id: Int64,
+                    at: Instant,
+                    kind: Int16,
+                    rule: String,
+                    outcome: String,
+                    before: String?,
+                    after: String?,
+                    isObserved: Bool,
+                    explanation: String
+                ) in
+                decisions[key, default: []].append(
+                    PastDecision(
+                        id: id,
+                        at: at,
+                        kind: JobKind(rawValue: kind) ?? .reconcile,
+                        rule: rule,
+                        outcome: outcome,
+                        typeBefore: before.flatMap(UserType.init),
+                        typeAfter: after.flatMap(UserType.init),
+                        isObserved: isObserved,
+                        explanation: explanation
+                    )
                 )
-            )
+            }
         }
         return decisions
     }
@@ -117,43 +118,38 @@ extension Histories {
             """
         )
         for row in rows {
-            let item = try Self.item(row)
+            let item = try row.decode(into: Self.item)
             items[item.userKey, default: []].append(item)
         }
         return items
     }
 
-    private static func item(_ row: PostgresRow) throws -> PastItem {
-        let (
-            key, decision, recordedAt, askedAt, coverage, purchase, attribution, source, store, environment, kind,
-            status,
-            ownership, renewal, product, entitlements, gives, starts, ends
-        ) = try row.decode(
-            Int64.self,
-            Int64.self,
-            PostgresTimestamp.self,
-            PostgresTimestamp.self,
-            String.self,
-            Int64?.self,
-            String?.self,
-            String.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            Bool?.self,
-            PostgresTimestamp?.self,
-            PostgresTimestamp?.self
-        )
+    private static func item(
+        _ key: Int64,
+        _ decision: Int64,
+        _ recordedAt: Instant,
+        _ askedAt: Instant,
+        _ coverage: String,
+        _ purchase: Int64?,
+        _ attribution: String?,
+        _ source: String,
+        _ store: String?,
+        _ environment: String?,
+        _ kind: String?,
+        _ status: String?,
+        _ ownership: String?,
+        _ renewal: String?,
+        _ product: String?,
+        _ entitlements: String?,
+        _ gives: Bool?,
+        _ starts: Instant?,
+        _ ends: Instant?
+    ) -> PastItem {
         var item = PastItem(
             decision: decision,
-            recordedAt: Instant(recordedAt),
+            recordedAt: recordedAt,
             userKey: key,
-            askedAt: Instant(askedAt),
+            askedAt: askedAt,
             coverage: Coverage(rawValue: coverage) ?? .none,
             purchase: purchase,
             attribution: attribution
@@ -173,8 +169,8 @@ extension Histories {
             status: StoreStatus(status),
             givesAccess: gives,
             renewal: renewal,
-            periodStartsAt: starts.map(Instant.init),
-            periodEndsAt: ends.map(Instant.init),
+            periodStartsAt: starts,
+            periodEndsAt: ends,
             ownership: ownership ?? "purchased",
             source: Store(rawValue: source) ?? .revenueCat
         )
@@ -190,23 +186,12 @@ extension Histories {
             """
         )
         for row in rows {
-            let (key, id, created, until, revoked, reason) = try row.decode(
-                Int64.self,
-                Int64.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp?.self,
-                String.self
-            )
-            grants[key, default: []].append(
-                PastGrant(
-                    id: id,
-                    createdAt: Instant(created),
-                    until: Instant(until),
-                    revokedAt: revoked.map(Instant.init),
-                    reason: reason
+            try row.decode {
+                (key: Int64, id: Int64, created: Instant, until: Instant, revoked: Instant?, reason: String) in
+                grants[key, default: []].append(
+                    PastGrant(id: id, createdAt: created, until: until, revokedAt: revoked, reason: reason)
                 )
-            )
+            }
         }
         return grants
     }

@@ -13,15 +13,7 @@ extension Histories {
                AND (x.from_key = ANY (\(keys)) OR x.to_key = ANY (\(keys)))
              ORDER BY x.ended_at, x.id
             """
-        ).map { row in
-            let (at, purchase, from, to) = try row.decode(
-                PostgresTimestamp.self,
-                Int64.self,
-                Int64?.self,
-                Int64.self
-            )
-            return PastTransfer(at: Instant(at), purchase: purchase, from: from, to: to)
-        }
+        ).map { try $0.decode(into: PastTransfer.init(at:purchase:from:to:)) }
     }
 
     /// The ledger's rows that users own or lost, those that readings named, and what they became part of.
@@ -47,21 +39,21 @@ extension Histories {
              ORDER BY p.id
             """
         ).map { row in
-            let (id, owner, since, firstSeen, transferred, merged, former) = try row.decode(
+            let (id, owner, since, seen, transferred, merged, former) = try row.decode(
                 Int64.self,
                 Int64?.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp?.self,
+                Instant.self,
+                Instant.self,
+                Instant?.self,
                 Int64?.self,
                 Int64?.self
             )
             let line = Lineage(
                 id: id,
                 ownerKey: owner,
-                ownerSince: Instant(since),
-                firstSeenAt: Instant(firstSeen),
-                transferredAt: transferred.map(Instant.init),
+                ownerSince: since,
+                firstSeenAt: seen,
+                transferredAt: transferred,
                 mergedInto: merged
             )
             return (line, former)
