@@ -3,8 +3,8 @@ import Queue
 
 /// How far users' records and the ledger stood apart at the last check.
 ///
-/// An invariant is broken by us; drift comes from outside: a host that sets types itself, evidence that was not renewed, a
-/// product that was mapped later.
+/// An invariant is broken by us; drift comes from outside: a host that sets types itself, evidence that was not
+/// renewed, a product that was mapped later.
 package struct Drift: Sendable {
     /// What is wrong with a user who has no job in the queue.
     package enum Kind: String, Sendable, CaseIterable {
@@ -23,7 +23,8 @@ package struct Drift: Sendable {
     package var oldestEvidenceSeconds: Int64 = 0
     /// Users whose next check is within a day; counted up to a few millions.
     package var checksNextDay: Int64 = 0
-    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the read was queued (by a request, an event or a due check) to the commit; in seconds, `nil` where nothing changed.
+    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the read was queued
+    /// (by a request, an event or a due check) to the commit; in seconds, `nil` where nothing changed.
     package var convergence: (half: Double, most: Double)?
 
     /// Users whose record and ledger disagree.
@@ -35,7 +36,7 @@ package struct Drift: Sendable {
 
 extension InvariantMonitor {
     private static let prefix = "drift."
-    /// The row that says when the last check was, and how far it went; without a number while one is under way or failed.
+    /// The row that says when the last check was, and of how many users; without a number where it goes on or failed.
     static let checked = prefix + "checked"
 
     /// What the last check found; `nil` before the first, and after one that failed.
@@ -107,7 +108,7 @@ extension InvariantMonitor {
                  ORDER BY d.id DESC LIMIT 1000) AS c
         """
 
-    /// Every row is reached by key from the host's users, so that the check costs as much in a big database as in a small.
+    /// Every row is reached by key from the host's users, so that the check costs as much whatever the database's size.
     private static func stretch(of limit: Int64) -> PostgresQuery {
         """
         WITH stretch AS MATERIALIZED (

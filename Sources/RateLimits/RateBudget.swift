@@ -45,14 +45,13 @@ package struct RateBudget: Sendable {
     /// tokens in hand, and one for what one request is longer on its way than another.
     private static let window = 62.0
 
-    /// Requests a minute that can go on for ever, with which the bucket is filled: a little less than the limit that no sixty
-    /// seconds exceed.
+    /// Requests a minute with which the bucket is filled: a little less than the limit, which no sixty seconds exceed.
     package static func sustained(perMinute: Int) -> Double {
         let limit = Double(perMinute)
         return max(limit - limit * burstShare, limit * burstShare) * 60 / window
     }
 
-    /// The least that the bucket holds: one whole token beside the reserves, or a small limit would let no request through.
+    /// The least that the bucket holds: one whole token beside the reserves, or a small limit would admit no request.
     private var smallestSize: Double { 1.01 / max(0.05, 1 - restoreReserve - supportReserve) }
 
     /// Requests a minute: ours, or the store's where it said less.
@@ -146,8 +145,8 @@ package struct RateBudget: Sendable {
 
     /// Writes down what the store's answers said of its limits.
     ///
-    /// `limit`: of its header; lowers ours, unless ours is unlimited. `wait`: its wish after a 429, obeyed by every worker; at
-    /// most 5 minutes.
+    /// `limit`: of its header; lowers ours, unless ours is unlimited. `wait`: its wish after a 429, obeyed by every
+    /// worker; at most 5 minutes.
     package func note(limit: Int?, usage: Int?, wait: Duration?) async throws {
         let seconds = wait.map { min($0, .seconds(300)) / .seconds(1) }
         try await pool.query(

@@ -221,14 +221,14 @@ package final class StoreRateLimiter: Sendable {
 
 /// How many background requests wait for a store's tokens.
 ///
-/// A restore of a user whose background job waits here would wait with it: as many background jobs wait for tokens as keep
-/// the limit busy, and the others stay in the queue.
+/// A restore of a user whose background job waits here would wait with it: as many background jobs wait for tokens as
+/// keep the limit busy, and the others stay in the queue.
 package struct LimiterOccupancy: Sendable, Hashable {
     /// How many may wait: what the limit serves within a quarter of a second, and two.
     package var most: Int
     package var waiting: Int
 
-    /// `isStarved`: restores take all there is: who waits now does so for long, and one of them is enough to notice the end.
+    /// `isStarved`: restores take all tokens: who waits does so for long, and one is enough to notice the end of it.
     init(perMinute: Int, waiting: Int, isStarved: Bool = false) {
         most = isStarved ? 1 : 2 + Int((RateBudget.sustained(perMinute: perMinute) / 240).rounded(.up))
         self.waiting = waiting
@@ -236,7 +236,7 @@ package struct LimiterOccupancy: Sendable, Hashable {
 
     /// How many more may wait, where some of those who wait are not counted; below 1: none.
     ///
-    /// `yielding`: how many readings that others need not wait for are on their way, wherever they are: of them no more are
-    /// let to the limiter than fill half of the places.
+    /// `yielding`: how many readings that others need not wait for are on their way, wherever they are: of them no more
+    /// are let to the limiter than fill half of the places.
     package func room(besides yielding: Int) -> Int { most - max(0, waiting - min(yielding, (most + 1) / 2)) }
 }

@@ -36,7 +36,7 @@ package struct CheckScheduler: Service {
         await due
     }
 
-    /// Plans checks of known users who have none, a stretch at a time; and of users whose account status no longer excludes them.
+    /// Plans checks of known users who have none, a stretch at a time; and of users who are eligible again.
     package func planChecks() async throws -> Int64 {
         try await pool.query(
             "SELECT entitlement_sync.plan_checks(\(Self.usersAtOnce), \(Self.checksAtOnce), \(background?.components.seconds))"

@@ -6,8 +6,8 @@ package import Reconciliation
 
 /// Questions of operators and agents what a reconcile of a user would do now.
 ///
-/// No job of the queue answers them. A request for a real job would join it meanwhile, and its decision would stand
-/// for it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
+/// No job of the queue answers them. A request for a real job would join it meanwhile, and its decision would stand for
+/// it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
 package struct DryRuns: Sendable {
     /// After so many tries it is said why there is no answer.
     private static let mostTries: Int32 = 4

@@ -27,8 +27,7 @@ package struct RunForecast: Sendable, Hashable {
     /// Requests that checks may count on within a day; `nil`: there is no limit.
     package var dayRequests: Double? { requestsPerMinute.map { max($0 * (1 - reserved) * 1440, 1) } }
 
-    /// What a day's checks need of what the stores' limits leave for them; above 1 the day does not suffice, `nil`: there is no
-    /// limit.
+    /// What a day's checks need of what the stores' limits leave them, at most 1 if the day suffices; `nil`: no limit.
     package func dayRatio(checks: Int64) -> Double? { dayRequests.map { Double(checks) * requestsPerUser / $0 } }
 
     /// For how long a run has to be watched before its own pace says more than the limit.
@@ -41,7 +40,7 @@ package struct RunForecast: Sendable, Hashable {
         guard let total = run.total else { return nil }
         let left = max(total - read - run.skipped, 0)
         guard left > 0 else { return 0 }
-        // Of a dry run nothing is known between the ends of its stretches, of which the first takes minutes under a limit.
+        // Of a dry run nothing is known between the ends of its stretches; the first takes minutes under a limit.
         if !run.isDry, let first = curve.first, let last = curve.last,
             last.at.timeIntervalSince(first.at) >= Self.watched
         {

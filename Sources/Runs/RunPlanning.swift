@@ -27,8 +27,8 @@ package struct RunPlanning: Sendable {
 
     /// How many more jobs of real runs and parts of dry runs may be planned now.
     ///
-    /// `most`: background jobs that may stand in the queue, those that wait for another try included; `parts`: parts of dry runs
-    /// that may wait.
+    /// `most`: background jobs that may stand in the queue, those that wait for another try included; `parts`: parts of
+    /// dry runs that may wait.
     package func room(most: Int, parts: Int) async throws -> (jobs: Int, parts: Int) {
         let row = try await pool.query(
             """
@@ -52,7 +52,7 @@ package struct RunPlanning: Sendable {
             .first?.decode(Int32?.self, at: 0).map { Int($0) }
     }
 
-    /// Has workers list what stores sent since a run's instant, where they can; returns whether the run's end has to wait.
+    /// Has workers list what stores sent since a run's instant; returns whether the run's end has to wait for that.
     package func planListings(of run: Int64, fence: Int64) async throws(PostgresError) -> Bool {
         try await pool.query("SELECT entitlement_sync.plan_backfills(\(fence), \(run))")
             .first?.decode(Bool?.self, at: 0) ?? false

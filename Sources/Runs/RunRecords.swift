@@ -29,7 +29,7 @@ package struct RunRecords: Sendable {
         ).first?.decode(Int64?.self, at: 0)
     }
 
-    /// Asks for a run that reads no users, and only has stores list what they sent since; `nil`: one of the scope `since` goes on.
+    /// Asks for a run that only has stores list what they sent; `nil`: one of the scope `since` goes on.
     package func askLists(since: PostgresTimestamp, by asker: String) async throws -> Int64? {
         try await pool.query("SELECT entitlement_sync.ask_backfill(\(since), \(asker))")
             .first?.decode(Int64?.self, at: 0)
@@ -115,7 +115,7 @@ package struct RunRecords: Sendable {
         package var explanation: String
     }
 
-    /// A run's changes behind the user key `after`, in the order of users' keys; fewer than `limit` where there are no more.
+    /// A run's changes behind the user key `after`, by users' keys; fewer than `limit` where there are no more.
     package func changes(of id: Int64, after: Int64 = 0, limit: Int32 = 1000) async throws -> [Change] {
         try await pool.query(
             """

@@ -4,8 +4,9 @@ import Queue
 
 /// Sales that Google Play refunds unless they are acknowledged.
 ///
-/// Each is written in the transaction of its grant and deleted once Google Play has taken the call, so that neither a crash
-/// between the two nor one in the middle of the call loses it. A call is repeated only after a read shows it is still due.
+/// Each is written in the transaction of its grant and deleted once Google Play has taken the call, so that neither a
+/// crash between the two nor one in the middle of the call loses it. A call is repeated only after a read shows it is
+/// still due.
 package struct Acknowledgements: Sendable {
     private let pool: PostgresPool
 
@@ -33,8 +34,8 @@ package struct Acknowledgements: Sendable {
         return [PostgresRequest(query)]
     }
 
-    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: a process that dies
-    /// meanwhile has its share taken by others.
+    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: a process
+    /// that dies meanwhile has its share taken by others.
     package func take(upTo limit: Int) async throws(PostgresError) -> [Due] {
         let rows = try await pool.query(
             """

@@ -95,7 +95,7 @@ package struct BackfillReader: Service {
 }
 
 extension StoreList {
-    /// What is listed at a time: less the more often it has failed, so that what can't be listed in one go is listed in several.
+    /// What is listed at a time: less the more often it has failed, so that a list that is too long comes in parts.
     fileprivate func window(after failures: Int32) -> Duration? {
         window.map { max($0 / (1 << min(Int(failures), 8)), .seconds(300)) }
     }

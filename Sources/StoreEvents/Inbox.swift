@@ -30,7 +30,7 @@ package struct Inbox: Sendable {
         }
     }
 
-    /// Keeps a sender's events, all or none, and returns how many are new; those that were kept before stay as they are.
+    /// Keeps a sender's events, all or none, and returns how many are new; those on record stay as they are.
     @discardableResult
     package func accept(_ events: [Event], from source: Store) async throws(PostgresError) -> Int64 {
         try await pool.query(
@@ -92,8 +92,8 @@ package struct Inbox: Sendable {
         }
     }
 
-    /// Takes events whose stores are to be asked about them, those that have waited longest first; one that is not answered is
-    /// handed out again.
+    /// Takes events whose stores are to be asked about them, those that have waited longest first; one that is not
+    /// answered is handed out again.
     package func takeAsks(upTo most: Int) async throws -> [Ask] {
         try await pool.query(
             "SELECT t.id, t.attempt, t.is_backfilled, t.about FROM entitlement_sync.take_asks(\(Int32(clamping: most))) AS t"
@@ -111,7 +111,7 @@ package struct Inbox: Sendable {
         )
     }
 
-    /// Whether events wait that are due to be examined; `asks`: or that stores are to be asked about, now or in a moment.
+    /// Whether events are due to be examined; `asks`: or stores are to be asked about some, now or in a moment.
     package func hasNew(orAsks asks: Bool = false) async throws -> Bool {
         try await pool.query(
             """

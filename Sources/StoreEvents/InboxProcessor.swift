@@ -54,8 +54,7 @@ package struct InboxProcessor: Service {
     }
 }
 
-/// Asks the stores about events that lead to no user by themselves: the first event of a purchase, or a customer without
-/// an id of ours.
+/// Asks the stores about events that lead to no user: the first one of a purchase, or a customer without an id of ours.
 package struct EventResolver: Service {
     /// Events whose stores are asked together.
     private static let batch = 20

@@ -5,7 +5,8 @@ import RateLimits
 
 /// Stores' lists that runs read, as workers take them up.
 ///
-/// What a list holds comes into the inbox as if it had been delivered; each step checks that its reader still has the turn.
+/// What a list holds comes into the inbox as if it had been delivered; each step checks that the list is still its
+/// reader's.
 package struct Listings: Sendable {
     /// How long a list is a worker's without a sign of life.
     private static let lease = Duration.seconds(60)
@@ -59,8 +60,8 @@ package struct Listings: Sendable {
 
     /// Keeps the events of a store's page, all or none; those that were kept before stay as they are.
     ///
-    /// `isOwned`: events about purchases without a known owner are counted, and not kept. Returns `false` where another worker goes
-    /// on with the list, or the run does not.
+    /// `isOwned`: events about purchases without a known owner are counted, and not kept. Returns `false` where another
+    /// worker goes on with the list, or the run does not.
     package func keep(
         _ page: Page,
         from source: Store,

@@ -6,8 +6,8 @@ import Queue
 extension Histories {
     /// Loads what was written down about users; one statement a table, whatever their number.
     ///
-    /// `moment`: of what was decided later only the first, and nothing that was asked later, so that the newest of then are
-    /// there however long ago it is.
+    /// `moment`: of what was decided later only the first, and nothing that was asked later, so that the newest of then
+    /// are there however long ago it is.
     func load(_ users: [One], until moment: Instant? = nil, on connection: PostgresConnection) async throws -> [One] {
         guard !users.isEmpty else { return [] }
         let keys = users.map(\.history.userKey)

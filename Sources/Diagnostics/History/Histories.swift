@@ -111,7 +111,7 @@ package struct Histories: Sendable {
 
     /// Users with a decision, among the next known ones.
     ///
-    /// Their newest decision tells, as those of a user ascend with time: each stretch costs the same, wherever it begins.
+    /// A user's decisions ascend with time, so the newest tells: each stretch costs the same, wherever it begins.
     ///
     /// - Returns: the key that the stretch ends with, `nil` where it is empty; and who is wanted of it.
     private func stretch(

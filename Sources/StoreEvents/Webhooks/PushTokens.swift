@@ -7,8 +7,8 @@ package import Transport
 
 /// Verifies that a push comes from Google Pub/Sub in the name of our own service account.
 ///
-/// Any service account can have a token made for any audience: what proves that it is ours is its address. One token may
-/// serve many pushes for up to an hour.
+/// Any service account can have a token made for any audience: what proves that it is ours is its address. One token
+/// may serve many pushes for up to an hour.
 ///
 /// - SeeAlso: https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions
 package struct PushTokens: Sendable {

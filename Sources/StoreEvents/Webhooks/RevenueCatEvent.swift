@@ -100,7 +100,7 @@ package enum RevenueCatEvent {
         let meaning = meanings[type] ?? .announcesAccess
         let names = [draft.texts[.appUserID], draft.texts[.originalAppUserID]].compactMap(\.self) + draft.ids
         let users = meaning == .nothing ? [] : candidates(names)
-        // Most events name a user. Where one does not, the purchase may lead to the owner, or the customer signs in later.
+        // Where an event names no user, the purchase may lead to the owner, or the customer signs in later.
         let isUnnamed = meaning != .nothing && users.isEmpty
         return StoreEvent(
             source: .revenueCat,

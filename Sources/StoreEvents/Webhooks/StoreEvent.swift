@@ -35,11 +35,11 @@ package struct StoreEvent: Sendable, Hashable {
     /// Ids that may be our users'.
     package var users: [String] = []
     package var purchases: [Purchase] = []
-    /// Customers of RevenueCat's without a name of ours, who may sign in later; only where nothing else tells of a user.
+    /// Customers of RevenueCat's without a name of ours, who may sign in later; only where nothing else names a user.
     package var anonymous: [String] = []
     /// It names as a customer what broken apps send in place of an id.
     package var isBlocked = false
-    /// A store's list says that the money was taken back as fraud, and when; the beginning of 1970 where it says no time.
+    /// When the money was taken back as fraud, as a store's list says; the beginning of 1970 where it says no time.
     package var chargedBackAt: Instant?
 
     /// Which users it may be about beside those that it names, as the inbox keeps it: a JSON object; `nil`: none.
