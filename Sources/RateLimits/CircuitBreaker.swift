@@ -45,9 +45,7 @@ package final class CircuitBreaker: Sendable {
         case closed
     }
 
-    /// Learns how a request ended; errors on ids that clients supplied are left out.
-    ///
-    /// - Returns: what this changed; `nil`: nothing.
+    /// Learns how a request ended, but not errors on ids that clients supplied; returns what this changed.
     @discardableResult
     package func note(succeeded: Bool, at now: ContinuousClock.Instant) -> Change? {
         state.withLock { state in

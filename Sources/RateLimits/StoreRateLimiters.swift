@@ -17,7 +17,7 @@ package struct StoreRateLimiters: Sendable {
 
     private let logger: Logger
 
-    /// - Parameter logger: gets the breakers' changes, and what could not be written down.
+    /// The logger gets the breakers' changes, and what could not be written down.
     package init(logger: Logger) { self.logger = logger }
 
     /// Adds a limit of a store's: its name, the shared bucket, and the store's breaker.

@@ -11,11 +11,7 @@ package struct CheckScheduler: Service {
     private let dequeue: DequeueSignal
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - pool: our records.
-    ///   - background: the time within which users without an expected change are checked; `nil`: not at all.
-    ///   - dequeue: raised when jobs were queued.
-    ///   - logger: gets failures.
+    /// `background`: within which users without an expected change are checked; `nil`: not at all.
     package init(pool: PostgresPool, background: Duration?, dequeue: DequeueSignal, logger: Logger) {
         self.pool = pool
         self.background = background

@@ -46,26 +46,15 @@ package struct DryRuns: Sendable {
         )
         var answers: [UUID: DryRunResult] = [:]
         for row in rows {
-            let (id, outcome, rule, explanation, before, after, assets, error, isPaused) = try row.decode(
-                UUID.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                Int64.self,
-                String?.self,
-                Bool.self
-            )
-            answers[id] = DryRunResult(
-                outcome: outcome,
-                rule: rule,
-                explanation: explanation,
-                typeBefore: before,
-                typeAfter: after,
-                assets: Int(assets),
-                error: error,
-                isPaused: isPaused
+            answers[try row.decode(UUID.self, at: 0)] = DryRunResult(
+                outcome: try row.decode(String?.self, at: 1),
+                rule: try row.decode(String?.self, at: 2),
+                explanation: try row.decode(String?.self, at: 3),
+                typeBefore: try row.decode(String?.self, at: 4),
+                typeAfter: try row.decode(String?.self, at: 5),
+                assets: Int(try row.decode(Int64.self, at: 6)),
+                error: try row.decode(String?.self, at: 7),
+                isPaused: try row.decode(Bool.self, at: 8)
             )
         }
         return answers

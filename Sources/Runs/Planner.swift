@@ -28,13 +28,7 @@ package struct Planner: Service {
     private let pace = RunPace()
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - lead: which process plans.
-    ///   - planning: the steps.
-    ///   - forecast: how fast the stores may be asked.
-    ///   - limits: how much is planned ahead.
-    ///   - onFed: called once there is something to do for workers.
-    ///   - logger: gets the ends of runs.
+    /// `onFed` is called once there is something to do for workers; the logger gets the ends of runs.
     package init(
         lead: Leadership,
         planning: RunPlanning,
@@ -51,10 +45,10 @@ package struct Planner: Service {
         self.logger = logger
     }
 
-    package func run() async { await cancelWhenGracefulShutdown { await plan() } }
-
-    private func plan() async {
-        await lead.whileLeading("runs can't be planned; trying again", logger: logger) { try await step($0) }
+    package func run() async {
+        await cancelWhenGracefulShutdown {
+            await lead.whileLeading("runs can't be planned; trying again", logger: logger) { try await step($0) }
+        }
     }
 
     /// Does what can be done now, and returns how long to wait before the next step.

@@ -15,23 +15,17 @@ package struct RunPartReader: Service {
     private let parts: RunParts
     private let reader: StoreReader
     private let apply: Apply
+    /// This process's; without one others read.
     private let lease: WorkerLease
     private let inFlight: InFlightJobs
+    /// Users of one transaction, at most.
     private let batch: Int
+    /// How many slots background jobs may use now; half of them are for these reads.
     private let slots: @Sendable () -> Int
+    /// Who waits for the tokens of the store that every user is read from.
     private let limiter: @Sendable () -> LimiterOccupancy?
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - parts: the parts that wait.
-    ///   - reader: reads the stores.
-    ///   - apply: plans, and rolls back.
-    ///   - lease: this process's; without one others read.
-    ///   - inFlight: counts the reads.
-    ///   - batch: users of one transaction, at most.
-    ///   - slots: how many slots background jobs may use now; half of them are for these reads.
-    ///   - limiter: who waits for the tokens of the store that every user is read from.
-    ///   - logger: gets failures.
     package init(
         _ parts: RunParts,
         reader: StoreReader,

@@ -7,9 +7,7 @@ package struct RunPlanning: Sendable {
     private let pool: PostgresPool
     private let brake: DemotionBrake
 
-    /// - Parameters:
-    ///   - pool: our records.
-    ///   - brake: what limits the demotions of a run.
+    /// `brake` limits the demotions of a run.
     package init(pool: PostgresPool, brake: DemotionBrake) {
         self.pool = pool
         self.brake = brake

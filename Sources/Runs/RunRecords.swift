@@ -7,16 +7,9 @@ package struct RunRecords: Sendable {
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// Asks for a run.
+    /// Asks for a run of a scope (not `diff`, whose runs `release` makes); `nil`: one of this scope goes on.
     ///
-    /// - Parameters:
-    ///   - scope: the users it is about; not `diff`, which `release` makes.
-    ///   - isDry: read everybody and write nothing.
-    ///   - since: of the scope `since`.
-    ///   - maxDemotions: more than that are not written; the brake's limit holds as well.
-    ///   - asker: who, for people.
-    /// - Returns: the run; `nil`: one of this scope goes on.
-    /// - Throws: `PostgresError`.
+    /// `maxDemotions`: more than that are not written; the brake's limit holds as well.
     package func ask(
         _ scope: RunRecord.Scope,
         isDry: Bool,
@@ -77,12 +70,8 @@ package struct RunRecords: Sendable {
         case tooOld
     }
 
-    /// Has the changes written that an operator has approved.
+    /// Has the changes written, by their hash, that an operator has approved: of a run that was stopped, or of a dry run.
     ///
-    /// - Parameters:
-    ///   - id: a run that its forecast stopped, or a dry run.
-    ///   - hash: of the changes, in hexadecimal digits.
-    ///   - asker: who confirms.
     /// - Returns: the run that writes them: the same, or one of its own where it was dry.
     /// - Throws: `Refusal`, `PostgresError`.
     package func release(_ id: Int64, hash: String, by asker: String) async throws -> Int64 {

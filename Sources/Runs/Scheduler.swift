@@ -17,10 +17,7 @@ package struct Scheduler: Service {
     /// A schedule that can't be read stays so until an operator mends it.
     private let complaints = Throttle(every: .seconds(600))
 
-    /// - Parameters:
-    ///   - lead: which process starts runs.
-    ///   - store: the schedules.
-    ///   - logger: gets what is started, and schedules that can't be read.
+    /// The logger gets what is started, and schedules that can't be read.
     package init(lead: Leadership, store: ScheduleStore, logger: Logger) {
         self.lead = lead
         self.store = store

@@ -51,29 +51,19 @@ package struct Acknowledgements: Sendable {
             """
         )
         return try rows.map { row throws(PostgresError) in
-            let (token, product, kind, deadline, called, attempt, isPast, account, profile) = try row.decode(
-                String.self,
-                String.self,
-                String.self,
-                Instant.self,
-                Bool.self,
-                Int32.self,
-                Bool.self,
-                String?.self,
-                String?.self
+            let acknowledgement = Acknowledgement(
+                productID: try row.decode(String.self, at: 1),
+                token: try row.decode(String.self, at: 0),
+                kind: Observation.Kind(rawValue: try row.decode(String.self, at: 2)) ?? .subscription,
+                deadline: try row.decode(Instant.self, at: 3),
+                accountID: try row.decode(String?.self, at: 7),
+                profileID: try row.decode(String?.self, at: 8)
             )
             return Due(
-                acknowledgement: Acknowledgement(
-                    productID: product,
-                    token: token,
-                    kind: Observation.Kind(rawValue: kind) ?? .subscription,
-                    deadline: deadline,
-                    accountID: account,
-                    profileID: profile
-                ),
-                wasCalled: called,
-                attempt: Int(attempt),
-                isPastDeadline: isPast
+                acknowledgement: acknowledgement,
+                wasCalled: try row.decode(Bool.self, at: 4),
+                attempt: Int(try row.decode(Int32.self, at: 5)),
+                isPastDeadline: try row.decode(Bool.self, at: 6)
             )
         }
     }

@@ -15,25 +15,16 @@ package struct Acknowledger: Service {
     }
 
     package let records: Acknowledgements
-    /// Makes the call; whether the sale was taken as granted, or only a read can tell.
-    private let call: @Sendable (Acknowledgement) async throws(ReadFailure) -> GooglePlayAcknowledged
-    /// Reads whether the sale still waits.
-    private let state: @Sendable (Acknowledgement) async throws(ReadFailure) -> GooglePlayAcknowledgementState
+    private let client: GooglePlayClient
     private let signal: Signal
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - records: sales that wait.
-    ///   - client: makes the calls.
-    ///   - signal: raised when sales wait.
-    ///   - logger: gets failures.
+    /// `signal` is raised when sales wait.
     package init(records: Acknowledgements, client: GooglePlayClient, signal: Signal, logger: Logger) {
         self.records = records
+        self.client = client
         self.signal = signal
         self.logger = logger
-        // A user has paid and would lose the purchase: it comes before background work.
-        call = { sale throws(ReadFailure) in try await client.acknowledge(sale, lane: .event) }
-        state = { sale throws(ReadFailure) in try await client.acknowledgementState(of: sale, lane: .event) }
     }
 
     package func run() async {
@@ -75,19 +66,22 @@ package struct Acknowledger: Service {
         }
     }
 
+    // A user has paid and would lose the purchase: it comes before background work.
+    private static let lane = Lane.event
+
     private func acknowledge(_ due: Acknowledgements.Due) async throws(ReadFailure) -> Outcome {
         let sale = due.acknowledgement
         if due.wasCalled || due.isPastDeadline {
-            switch try await state(sale) {
+            switch try await client.acknowledgementState(of: sale, lane: Self.lane) {
             case .acknowledged: return .already
             case .over: return due.isPastDeadline ? .missed : .over
             case .untold: return due.isPastDeadline ? .missed : .failed
             case .pending: break
             }
         }
-        guard case .refused = try await call(sale) else { return .accepted }
+        guard case .refused = try await client.acknowledge(sale, lane: Self.lane) else { return .accepted }
         // A second call, or a race of two, is refused as well: what counts is the sale's state now.
-        switch try await state(sale) {
+        switch try await client.acknowledgementState(of: sale, lane: Self.lane) {
         case .acknowledged: return .already
         case .over: return .over
         case .pending, .untold: return .failed

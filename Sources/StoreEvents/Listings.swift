@@ -41,14 +41,14 @@ package struct Listings: Sendable {
             """
         ).first
         guard let row else { return nil }
-        let (run, turn, failures, reached, until) = try row.decode(
-            Int64.self,
-            Int32.self,
-            Int32.self,
-            Instant.self,
-            Instant.self
+        return Taken(
+            run: try row.decode(Int64.self, at: 0),
+            list: list,
+            turn: try row.decode(Int32.self, at: 1),
+            failures: try row.decode(Int32.self, at: 2),
+            reached: try row.decode(Instant.self, at: 3),
+            until: try row.decode(Instant.self, at: 4)
         )
-        return Taken(run: run, list: list, turn: turn, failures: failures, reached: reached, until: until)
     }
 
     /// What stood on a page of a list.

@@ -4,7 +4,7 @@ import Postgres
 struct AccessChecks {
     let pool: PostgresPool
 
-    /// Whether the roles may do what they have to: one that came after the schema lacks rights until it is migrated again.
+    /// Whether the roles may do what they have to: a role made after the schema lacks rights until `migrate`.
     func privileges() async throws -> Check? {
         let rows = try await pool.query(
             """

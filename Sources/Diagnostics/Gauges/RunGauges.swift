@@ -35,12 +35,6 @@ package struct RunGauges: Sendable {
         }
     }
 
-    /// Describes where the figures come from.
-    ///
-    /// - Parameters:
-    ///   - runs: the runs.
-    ///   - invariants: what the last checks found.
-    ///   - forecast: how fast the stores may be asked.
     package init(runs: RunRecords, invariants: InvariantMonitor, forecast: RunForecast) {
         self.runs = runs
         self.invariants = invariants

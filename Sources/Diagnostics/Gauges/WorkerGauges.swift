@@ -12,7 +12,6 @@ package struct WorkerGauges: Sendable {
     /// To read every figure costs a scan of the whole queue.
     private let turn = Throttle(every: .seconds(10))
 
-    /// Describes where the figures come from.
     package init(queue: JobQueue, invariants: InvariantMonitor, limiters: StoreRateLimiters) {
         self.queue = queue
         self.invariants = invariants

@@ -62,33 +62,19 @@ extension Histories {
             """
         )
         for row in rows {
-            try row.decode {
-                (
-                    key: Int64,
-                    id: Int64,
-                    at: Instant,
-                    kind: Int16,
-                    rule: String,
-                    outcome: String,
-                    before: String?,
-                    after: String?,
-                    isObserved: Bool,
-                    explanation: String
-                ) in
-                decisions[key, default: []].append(
-                    PastDecision(
-                        id: id,
-                        at: at,
-                        kind: JobKind(rawValue: kind) ?? .reconcile,
-                        rule: rule,
-                        outcome: outcome,
-                        typeBefore: before.flatMap(UserType.init),
-                        typeAfter: after.flatMap(UserType.init),
-                        isObserved: isObserved,
-                        explanation: explanation
-                    )
-                )
-            }
+            let kind = try row.decode(Int16.self, at: 3)
+            let decision = PastDecision(
+                id: try row.decode(Int64.self, at: 1),
+                at: try row.decode(Instant.self, at: 2),
+                kind: JobKind(rawValue: kind) ?? .reconcile,
+                rule: try row.decode(String.self, at: 4),
+                outcome: try row.decode(String.self, at: 5),
+                typeBefore: try row.decode(String?.self, at: 6).flatMap(UserType.init),
+                typeAfter: try row.decode(String?.self, at: 7).flatMap(UserType.init),
+                isObserved: try row.decode(Bool.self, at: 8),
+                explanation: try row.decode(String.self, at: 9)
+            )
+            decisions[try row.decode(Int64.self, at: 0), default: []].append(decision)
         }
         return decisions
     }
@@ -118,61 +104,45 @@ extension Histories {
             """
         )
         for row in rows {
-            let item = try row.decode(into: Self.item)
+            let item = try Self.item(row)
             items[item.userKey, default: []].append(item)
         }
         return items
     }
 
-    private static func item(
-        _ key: Int64,
-        _ decision: Int64,
-        _ recordedAt: Instant,
-        _ askedAt: Instant,
-        _ coverage: String,
-        _ purchase: Int64?,
-        _ attribution: String?,
-        _ source: String,
-        _ store: String?,
-        _ environment: String?,
-        _ kind: String?,
-        _ status: String?,
-        _ ownership: String?,
-        _ renewal: String?,
-        _ product: String?,
-        _ entitlements: String?,
-        _ gives: Bool?,
-        _ starts: Instant?,
-        _ ends: Instant?
-    ) -> PastItem {
+    private static func item(_ row: PostgresRow) throws(PostgresError) -> PastItem {
+        let purchase = try row.decode(Int64?.self, at: 5)
         var item = PastItem(
-            decision: decision,
-            recordedAt: recordedAt,
-            userKey: key,
-            askedAt: askedAt,
-            coverage: Coverage(rawValue: coverage) ?? .none,
+            decision: try row.decode(Int64.self, at: 1),
+            recordedAt: try row.decode(Instant.self, at: 2),
+            userKey: try row.decode(Int64.self, at: 0),
+            askedAt: try row.decode(Instant.self, at: 3),
+            coverage: Coverage(rawValue: try row.decode(String.self, at: 4)) ?? .none,
             purchase: purchase,
-            attribution: attribution
+            attribution: try row.decode(String?.self, at: 6)
         )
-        guard let store, let environment, let status else { return item }
+        guard let store = try row.decode(String?.self, at: 8), let environment = try row.decode(String?.self, at: 9),
+            let status = try row.decode(String?.self, at: 11)
+        else { return item }
         // By which ids it was called is on record of the purchase alone: two witnesses of one purchase share its row.
         let name = purchase.map {
             PurchaseIdentifier(value: "\($0)", store: store, environment: environment, kind: "purchase")
         }
+        let entitlements = try row.decode(String?.self, at: 15) ?? ""
         item.observation = Observation(
-            kind: kind.flatMap(Observation.Kind.init) ?? .subscription,
+            kind: try row.decode(String?.self, at: 10).flatMap(Observation.Kind.init) ?? .subscription,
             store: store,
             environment: environment,
             identifiers: [name].compactMap(\.self),
-            productID: product,
-            entitlements: (entitlements ?? "").split(separator: "\u{1f}").map(String.init),
+            productID: try row.decode(String?.self, at: 14),
+            entitlements: entitlements.split(separator: "\u{1f}").map(String.init),
             status: StoreStatus(status),
-            givesAccess: gives,
-            renewal: renewal,
-            periodStartsAt: starts,
-            periodEndsAt: ends,
-            ownership: ownership ?? "purchased",
-            source: Store(rawValue: source) ?? .revenueCat
+            givesAccess: try row.decode(Bool?.self, at: 16),
+            renewal: try row.decode(String?.self, at: 13),
+            periodStartsAt: try row.decode(Instant?.self, at: 17),
+            periodEndsAt: try row.decode(Instant?.self, at: 18),
+            ownership: try row.decode(String?.self, at: 12) ?? "purchased",
+            source: Store(rawValue: try row.decode(String.self, at: 7)) ?? .revenueCat
         )
         return item
     }

@@ -39,24 +39,15 @@ extension Histories {
              ORDER BY p.id
             """
         ).map { row in
-            let (id, owner, since, seen, transferred, merged, former) = try row.decode(
-                Int64.self,
-                Int64?.self,
-                Instant.self,
-                Instant.self,
-                Instant?.self,
-                Int64?.self,
-                Int64?.self
-            )
             let line = Lineage(
-                id: id,
-                ownerKey: owner,
-                ownerSince: since,
-                firstSeenAt: seen,
-                transferredAt: transferred,
-                mergedInto: merged
+                id: try row.decode(Int64.self, at: 0),
+                ownerKey: try row.decode(Int64?.self, at: 1),
+                ownerSince: try row.decode(Instant.self, at: 2),
+                firstSeenAt: try row.decode(Instant.self, at: 3),
+                transferredAt: try row.decode(Instant?.self, at: 4),
+                mergedInto: try row.decode(Int64?.self, at: 5)
             )
-            return (line, former)
+            return (line, try row.decode(Int64?.self, at: 6))
         }
     }
 

@@ -75,13 +75,9 @@ package struct Shadow: Sendable {
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// Compares all users whose newest decision was only observed.
+    /// Counts all users whose newest decision was only observed, and is not older than `since`, by kind.
     ///
-    /// - Parameters:
-    ///   - since: leaves out those whose newest decision is older.
-    ///   - hand: gets each difference, in the order of users' keys.
-    /// - Returns: how many users are of which kind.
-    /// - Throws: `PostgresError`, and what `hand` does.
+    /// `hand` gets each difference, in the order of users' keys.
     package func score(since: PostgresTimestamp?, _ hand: (Line) throws -> Void) async throws -> [Kind: Int] {
         var counts: [Kind: Int] = [:]
         var last: Int64 = 0

@@ -18,36 +18,25 @@ package enum RevenueCatEvent {
         case nothing
     }
 
-    /// What every documented type means; others may speak of access.
-    static let meanings: [String: Meaning] = [
-        "TEST": .nothing,
-        "INITIAL_PURCHASE": .announcesAccess,
-        "RENEWAL": .announcesAccess,
-        "NON_RENEWING_PURCHASE": .announcesAccess,
-        "PRODUCT_CHANGE": .check,
-        "CANCELLATION": .check,
-        "UNCANCELLATION": .announcesAccess,
-        "BILLING_ISSUE": .check,
-        "SUBSCRIPTION_PAUSED": .check,
-        "EXPIRATION": .check,
-        "SUBSCRIPTION_EXTENDED": .announcesAccess,
-        "TRANSFER": .check,
-        "TEMPORARY_ENTITLEMENT_GRANT": .announcesAccess,
-        "REFUND_REVERSED": .announcesAccess,
-        "INVOICE_ISSUANCE": .nothing,
-        "VIRTUAL_CURRENCY_TRANSACTION": .nothing,
-        "EXPERIMENT_ENROLLMENT": .nothing,
-        "PURCHASE_REDEEMED": .announcesAccess,
-        "PRICE_INCREASE_CONSENT_REQUIRED": .nothing,
-        "PRICE_INCREASE_CONSENT_APPROVED": .nothing,
-        "PAYWALL_IMPRESSION": .nothing,
-        "PAYWALL_CLOSE": .nothing,
-        "PAYWALL_CANCEL": .nothing,
-        "PAYWALL_EXIT_OFFER": .nothing,
-        "PAYWALL_COMPONENT_INTERACTED": .nothing,
-        "SUBSCRIBER_ALIAS": .check,
-        "REFUND": .check,
-    ]
+    /// What every documented type means; others may announce access.
+    static let meanings: [String: Meaning] = {
+        let types: [Meaning: [String]] = [
+            .announcesAccess: [
+                "INITIAL_PURCHASE", "RENEWAL", "NON_RENEWING_PURCHASE", "UNCANCELLATION", "SUBSCRIPTION_EXTENDED",
+                "TEMPORARY_ENTITLEMENT_GRANT", "REFUND_REVERSED", "PURCHASE_REDEEMED",
+            ],
+            .check: [
+                "PRODUCT_CHANGE", "CANCELLATION", "BILLING_ISSUE", "SUBSCRIPTION_PAUSED", "EXPIRATION", "TRANSFER",
+                "SUBSCRIBER_ALIAS", "REFUND",
+            ],
+            .nothing: [
+                "TEST", "INVOICE_ISSUANCE", "VIRTUAL_CURRENCY_TRANSACTION", "EXPERIMENT_ENROLLMENT",
+                "PRICE_INCREASE_CONSENT_REQUIRED", "PRICE_INCREASE_CONSENT_APPROVED", "PAYWALL_IMPRESSION",
+                "PAYWALL_CLOSE", "PAYWALL_CANCEL", "PAYWALL_EXIT_OFFER", "PAYWALL_COMPONENT_INTERACTED",
+            ],
+        ]
+        return Dictionary(uniqueKeysWithValues: types.flatMap { meaning, types in types.map { ($0, meaning) } })
+    }()
 
     /// The most ids of one event that are searched for; a customer has a few.
     private static let mostIDs = 200
