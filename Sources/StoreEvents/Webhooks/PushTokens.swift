@@ -68,8 +68,7 @@ package struct PushTokens: Sendable {
     /// Makes sure that a token is one of our subscription's.
     ///
     /// - Parameter token: a compact JWS of at most 8 KiB.
-    /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of ours, `unread` where keys are missing that may
-    ///   be had later.
+    /// - Throws: `TokenFailure`: `refused` for what is no valid token of ours, `unread` while keys are missing.
     package func check(_ token: String) async throws(TokenFailure) {
         _ = try await keys.verified(token) { payload throws(TokenRefusal) in
             let claims = try PushClaims(payload: payload)
