@@ -209,7 +209,7 @@ package struct InvariantMonitor: Sendable {
         )
         let ages = Dictionary(try rows.map { try $0.decode(String.self, Double.self) }) { $1 }
         func age(_ name: String) -> Double { ages[name] ?? .infinity }
-        // What was left longest first: however slow the turns are, everything has its own.
+        // The check that was made longest ago comes first: however slow they are, each has its turn.
         guard let invariant = Invariant.all.max(by: { age($0.name) < age($1.name) }),
             age(invariant.name) >= age(Self.checked)
         else {

@@ -34,7 +34,7 @@ package struct RateBudget: Sendable {
         package var tokens: Int
         /// When it makes sense to ask again, where nothing was given.
         package var wait: Duration
-        /// The store asked everybody to wait.
+        /// The store asked for a pause, which holds for all workers.
         package var isBlocked: Bool
     }
 
@@ -114,7 +114,7 @@ package struct RateBudget: Sendable {
         return Grant(tokens: Int(tokens), wait: .seconds(min(max(wait, 0.01), 300)), isBlocked: blocked)
     }
 
-    /// What the bucket holds now, and for how many seconds the store asked everybody to wait.
+    /// What the bucket holds now, and for how many seconds the store asked for a pause.
     package func level() async throws -> (tokens: Double, blockedSeconds: Double) {
         let rows = try await pool.query(
             """
@@ -131,7 +131,7 @@ package struct RateBudget: Sendable {
         return try row.decode(Double.self, Double.self)
     }
 
-    /// How long the store asked everybody to wait; `nil` when it did not.
+    /// How long the pause lasts that the store asked for; `nil`: none.
     package func blockedFor() async throws -> Duration? {
         let rows = try await pool.query(
             """

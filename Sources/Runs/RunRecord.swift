@@ -36,7 +36,7 @@ package struct RunRecord: Sendable, Hashable {
     package struct Listed: Sendable, Hashable, Decodable {
         /// From when on: no earlier than the store remembers.
         package var from: Date
-        /// Whatever came before was listed.
+        /// Everything before this was listed.
         package var until: Date
         package var listed: Int64
         /// Those that were not in the inbox.
@@ -76,7 +76,7 @@ package struct RunRecord: Sendable, Hashable {
     /// Demotions that waited for the run's limit.
     package var held: Int64
     package var demotionLimit: Int64?
-    /// Until when its changes can be released; `nil`: not everybody was read yet.
+    /// Until when its changes can be released; `nil`: not all users were read yet.
     ///
     /// After that it holds no demotion.
     package var releasableUntil: Date?

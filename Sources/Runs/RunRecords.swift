@@ -66,7 +66,7 @@ package struct RunRecords: Sendable {
         case nothingToRelease
         /// The changes are others than those that the hash speaks of.
         case otherHash
-        /// Everybody was read too long ago.
+        /// The users were read too long ago.
         case tooOld
     }
 

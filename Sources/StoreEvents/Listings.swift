@@ -23,7 +23,7 @@ package struct Listings: Sendable {
         package var turn: Int32
         /// How often it has failed in a row.
         package var failures: Int32
-        /// Whatever came before was listed.
+        /// Everything before this was listed.
         package var reached: Instant
         package var until: Instant
     }

@@ -58,7 +58,7 @@ struct MessageChecks {
         )
     }
 
-    /// When each store was last heard of.
+    /// When each store's last event came.
     func events() async throws -> [Check] {
         let rows = try await pool.query(
             """

@@ -95,7 +95,7 @@ struct RunChecks {
         }
     }
 
-    /// Records that are astray for longer than it takes to read everybody are for a person.
+    /// Records that disagree with the ledger for longer than a full run takes need an operator.
     static func drift(_ drift: Drift?) -> Check {
         var detail = "no worker has checked yet"
         if let drift, let agreement = drift.agreement {

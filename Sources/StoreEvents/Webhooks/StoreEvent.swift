@@ -70,9 +70,6 @@ package struct StoreEvent: Sendable, Hashable {
         }
     }
 
-    /// Whether there is a user to read.
-    package var isHint: Bool { !users.isEmpty || !purchases.isEmpty || !anonymous.isEmpty }
-
     /// The longest id that is kept, in bytes.
     static let longestID = 255
 
