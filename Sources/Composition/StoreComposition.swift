@@ -146,7 +146,7 @@ struct ClientComposition {
             restoreReservePercent: Double(config.reserves.restorePercent),
             supportReservePercent: Double(config.reserves.supportPercent)
         )
-        return limiters.add(store, credential, budget: budget, breaker: breaker).gate
+        return limiters.add(store, credential, budget: budget, breaker: breaker).permit
     }
 
     private mutating func revenueCat(_ lookups: UserLookups) -> RevenueCatSource? {

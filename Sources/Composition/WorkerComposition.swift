@@ -72,7 +72,7 @@ package struct WorkerComposition {
             audience: watch,
             logger: runtime.logger
         )
-        gauges = WorkerGauges(queue: JobQueue(pool: pool), laws: InvariantMonitor(pool: pool), gates: stores.limiters)
+        gauges = WorkerGauges(queue: JobQueue(pool: pool), invariants: InvariantMonitor(pool: pool), limiters: stores.limiters)
     }
 }
 
@@ -111,7 +111,7 @@ package struct ScheduleComposition {
 
     /// How runs, schedules and scheduled checks stand.
     package var gauges: RunGauges {
-        RunGauges(runs: RunRecords(pool: pool), laws: InvariantMonitor(pool: pool), forecast: forecast)
+        RunGauges(runs: RunRecords(pool: pool), invariants: InvariantMonitor(pool: pool), forecast: forecast)
     }
 
     /// Follows schedules, and plans runs if asked to; the services give up their leadership at shutdown.

@@ -3,8 +3,8 @@ import Queue
 
 /// How far users' records and the ledger stood apart at the last check.
 ///
-/// A law is broken by us; drift comes from outside: a host that sets types itself, evidence that was not renewed, a
-/// product that was mapped later.
+/// An invariant is broken by us; drift comes from outside: a host that sets types itself, evidence that was not
+/// renewed, a product that was mapped later.
 package struct Drift: Sendable {
     /// What is wrong with a user who has no job in the queue.
     package enum Kind: String, Sendable, CaseIterable {
@@ -17,28 +17,27 @@ package struct Drift: Sendable {
     }
 
     /// Eligible users of the check, at most as many as it takes up.
-    package var looked: Int64 = 0
+    package var checked: Int64 = 0
     package var users: [Kind: Int64] = [:]
     /// Age of the newest reading of the subscriber whose newest reading is oldest; 0 where none was read.
     package var oldestEvidenceSeconds: Int64 = 0
     /// Users whose next check is within a day; counted up to a few millions.
     package var checksNextDay: Int64 = 0
-    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the read was queued (by a request, an event or a due check) to the commit; in seconds, `nil` where nothing changed.
+    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the read was queued
+    /// (by a request, an event or a due check) to the commit; in seconds, `nil` where nothing changed.
     package var convergence: (half: Double, most: Double)?
 
     /// Users whose record and ledger disagree.
     package var astray: Int64 { users[.subscriberWithoutAccess, default: 0] + users[.freeWithAccess, default: 0] }
 
     /// The share of users whose record agrees with the ledger; `nil` where no user was checked.
-    package var agreement: Double? {
-        looked > 0 ? 1 - min(Double(astray) / Double(looked), 1) : nil
-    }
+    package var agreement: Double? { checked > 0 ? 1 - min(Double(astray) / Double(checked), 1) : nil }
 }
 
 extension InvariantMonitor {
     private static let prefix = "drift."
-    /// The row that says when the last check was, and how far it went; without a number while one is under way or failed.
-    static let looked = prefix + "looked"
+    /// The row that says when the last check was, and of how many users; without a number where it goes on or failed.
+    static let checked = prefix + "checked"
 
     /// What the last check found; `nil` before the first, and after one that failed.
     package func drift() async throws -> Drift? {
@@ -48,13 +47,9 @@ extension InvariantMonitor {
              WHERE starts_with(c.name, \(Self.prefix)) AND c.broken IS NOT NULL
             """
         )
-        var found: [String: Int64] = [:]
-        for row in rows {
-            let (name, value) = try row.decode(String.self, Int64.self)
-            found[name] = value
-        }
-        guard let looked = found[Self.looked] else { return nil }
-        var drift = Drift(looked: looked, oldestEvidenceSeconds: found[Self.prefix + "oldest_evidence_seconds"] ?? 0)
+        let found = Dictionary(try rows.map { try $0.decode(String.self, Int64.self) }) { $1 }
+        guard let checked = found[Self.checked] else { return nil }
+        var drift = Drift(checked: checked, oldestEvidenceSeconds: found[Self.prefix + "oldest_evidence_seconds"] ?? 0)
         drift.checksNextDay = found[Self.prefix + "checks_next_day"] ?? 0
         if let half = found[Self.prefix + "convergence_half_ms"], let most = found[Self.prefix + "convergence_most_ms"],
             most > 0
@@ -65,34 +60,30 @@ extension InvariantMonitor {
         return drift
     }
 
-    /// Checks a stretch of the known users, if that is due; all of them where they are few.
+    /// Checks a stretch of the known users, all of them where they are few; `false`: it was not due.
     ///
     /// The stretch begins anywhere, so that in time every user is checked.
-    ///
-    /// - Returns: `false`: it was not due.
-    func lookForDrift() async throws -> Bool {
-        guard try await isDue(Self.looked),
-            let row = try await pool.query(Self.look(at: Self.newest)).first
+    func checkDrift() async throws -> Bool {
+        guard try await isDue(Self.checked), let row = try await pool.query(Self.stretch(of: Self.newest)).first
         else { return false }
-        let (looked, without, free, overdue, oldest) = try row.decode(
+        let (checked, without, free, overdue, oldest) = try row.decode(
             Int64.self,
             Int64.self,
             Int64.self,
             Int64.self,
             Int64.self
         )
-        let looks = try await pool.query(
+        let due = try await pool.query(
             """
             SELECT count(*) FROM (SELECT 1 FROM entitlement_sync.user_sync AS u
                                    WHERE u.next_check_at < now() + interval '1 day' LIMIT 5000000) AS d
             """
         ).first?.decode(Int64.self, at: 0)
         let (half, most) =
-            try await pool.query(Self.convergence).first?.decode(Int64.self, Int64.self)
-            ?? (Int64(0), Int64(0))
+            try await pool.query(Self.convergence).first?.decode(Int64.self, Int64.self) ?? (Int64(0), Int64(0))
         let found: [(String, Int64)] = [
-            ("checks_next_day", looks ?? 0), ("convergence_half_ms", half), ("convergence_most_ms", most),
-            ("looked", looked), (Drift.Kind.subscriberWithoutAccess.rawValue, without),
+            ("checks_next_day", due ?? 0), ("convergence_half_ms", half), ("convergence_most_ms", most),
+            ("checked", checked), (Drift.Kind.subscriberWithoutAccess.rawValue, without),
             (Drift.Kind.freeWithAccess.rawValue, free), (Drift.Kind.evidenceOverdue.rawValue, overdue),
             ("oldest_evidence_seconds", oldest),
         ]
@@ -117,8 +108,8 @@ extension InvariantMonitor {
                  ORDER BY d.id DESC LIMIT 1000) AS c
         """
 
-    /// Every row is reached by key from the host's users, so that the check costs as much in a big database as in a small.
-    private static func look(at limit: Int64) -> PostgresQuery {
+    /// Every row is reached by key from the host's users, so that the check costs as much whatever the database's size.
+    private static func stretch(of limit: Int64) -> PostgresQuery {
         """
         WITH stretch AS MATERIALIZED (
             SELECT s.user_id

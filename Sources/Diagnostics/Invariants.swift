@@ -2,7 +2,7 @@ package import Logging
 package import Postgres
 package import Queue
 
-/// A law of the records as a count that has to be zero.
+/// What must hold in the records, as a count that has to be zero.
 struct Invariant: Sendable {
     var name: String
     var fine: String
@@ -42,7 +42,7 @@ struct Invariant: Sendable {
         },
         Invariant(
             name: "access_denied",
-            fine: "nobody whose purchase or grant gives access is free",
+            fine: "no user whose purchase or grant gives access is free",
             wrong: "eligible users are free although the ledger holds a purchase or grant that gives access",
             fix: "Reconcile the users concerned: entitlement-sync reconcile USER..."
         ) { newest in
@@ -72,7 +72,7 @@ struct Invariant: Sendable {
         },
         Invariant(
             name: "demoted_by_word",
-            fine: "nobody was demoted without a store's word, two absences or a transfer",
+            fine: "no user was demoted without a store's word, two absences or a transfer",
             wrong: "demotions rest on neither a store's word nor two absences nor a transfer",
             fix: "Report this; reconcile the users concerned."
         ) { newest in
@@ -98,7 +98,7 @@ struct Invariant: Sendable {
             name: "frozen_subscribers",
             fine: "no subscriber's assets were left frozen for the lapse",
             wrong: "subscribers whose last verdict gave access have assets that are still frozen for the lapse",
-            fix: "Reconcile the users concerned; look at refused_assets when it stays."
+            fix: "Reconcile the users concerned; see refused_assets when it stays."
         ) { newest in
             """
             WITH granted AS MATERIALIZED (
@@ -153,7 +153,7 @@ struct Invariant: Sendable {
             name: "approved_transfers",
             fine: "every transfer was approved by enough people on its evidence",
             wrong: "transfers were done that not enough people had approved on their evidence",
-            fix: "Look into each in the tables transfer and ticket_approval; report this."
+            fix: "Read each in the tables transfer and ticket_approval; report this."
         ) { newest in
             """
             SELECT count(*)
@@ -186,7 +186,7 @@ struct Invariant: Sendable {
     ]
 }
 
-/// Watches the laws on what happened lately, one worker at a time.
+/// Checks the invariants on what happened lately, one worker at a time.
 package struct InvariantMonitor: Sendable {
     let pool: PostgresPool
     /// How much is checked, and how often.
@@ -202,27 +202,23 @@ package struct InvariantMonitor: Sendable {
         }
     }
 
-    /// Checks one invariant, or drift, where that is due.
-    ///
-    /// - Returns: `false`: nothing was due, or another process took it.
+    /// Checks one invariant, or drift, where that is due; `false`: nothing was, or another process took it.
     package func step() async throws -> Bool {
         let rows = try await pool.query(
             "SELECT c.name, extract(epoch FROM now() - c.checked_at)::double precision FROM entitlement_sync.invariant_check AS c"
         )
-        var ages: [String: Double] = [:]
-        for row in rows {
-            let (name, age) = try row.decode(String.self, Double.self)
-            ages[name] = age
-        }
+        let ages = Dictionary(try rows.map { try $0.decode(String.self, Double.self) }) { $1 }
         func age(_ name: String) -> Double { ages[name] ?? .infinity }
-        // What was left longest first: however slow the turns are, everything has its own.
-        guard let law = Invariant.all.max(by: { age($0.name) < age($1.name) }), age(law.name) >= age(Self.looked) else {
-            return try await lookForDrift()
+        // The check that was made longest ago comes first: however slow they are, each has its turn.
+        guard let invariant = Invariant.all.max(by: { age($0.name) < age($1.name) }),
+            age(invariant.name) >= age(Self.checked)
+        else {
+            return try await checkDrift()
         }
-        guard try await isDue(law.name) else { return false }
-        let broken = try await pool.query(law.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
+        guard try await isDue(invariant.name) else { return false }
+        let broken = try await pool.query(invariant.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
         try await pool.query(
-            "UPDATE entitlement_sync.invariant_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
+            "UPDATE entitlement_sync.invariant_check AS c SET broken = \(broken) WHERE c.name = \(invariant.name)"
         )
         return true
     }
@@ -240,7 +236,7 @@ package struct InvariantMonitor: Sendable {
         return !taken.isEmpty
     }
 
-    /// How often each law was found broken at its last check.
+    /// How often each invariant was found broken at its last check.
     package func found() async throws -> [(name: String, broken: Int64)] {
         let names = Invariant.all.map(\.name)
         return try await pool.query(

@@ -11,7 +11,7 @@ package final class OutboxDispatcher: Service {
     /// Messages under way at once.
     static let width = 32
     /// How long a process has for one, longer than any answer takes.
-    private static let hold = Duration.seconds(60)
+    private static let lease = Duration.seconds(60)
     /// After this a message is given up.
     static let patience = Duration.seconds(3 * 86_400)
 
@@ -34,15 +34,12 @@ package final class OutboxDispatcher: Service {
             every: .milliseconds(200),
             upTo: .seconds(2),
             logger: logger
-        ) {
-            [self] in
-            try await step()
-        }.run()
+        ) { [self] in try await step() }.run()
     }
 
     /// Delivers the next message of each of some users.
     package func step() async throws -> PeriodicService.Next {
-        let messages = try await outbox.take(upTo: Self.width, for: Self.hold)
+        let messages = try await outbox.take(upTo: Self.width, for: Self.lease)
         guard !messages.isEmpty else { return .idle }
         var delivered: [Int64] = []
         var failed: [(OutboxQueue.Message, WebhookSender.Failure)] = []
@@ -53,17 +50,16 @@ package final class OutboxDispatcher: Service {
             }
         }
         count("delivered", delivered.count)
-        let (ended, putBack) = (delivered, failed)
         // Also after a shutdown: a delivered message must not go out once more.
-        try await Task { [self] in
-            try await outbox.end(ended)
-            for (message, failure) in putBack { try await putOff(message, failure) }
+        try await Task { [self, delivered, failed] in
+            try await outbox.end(delivered)
+            for (message, failure) in failed { try await postpone(message, failure) }
         }.value
-        let failures = failures.withLock { failures in
-            failures = delivered.isEmpty ? failures + 1 : 0
-            return failures
+        let failures = failures.withLock {
+            $0 = delivered.isEmpty ? $0 + 1 : 0
+            return $0
         }
-        // The receiver does not answer: the other messages need not be tried one by one.
+        // The host's endpoint does not answer: the other messages need not be tried one by one.
         return failures == 0 ? .again : .after(min(.milliseconds(200) * (1 << min(failures, 8)), .seconds(30)))
     }
 
@@ -74,10 +70,14 @@ package final class OutboxDispatcher: Service {
         } catch { return error }
     }
 
-    private func putOff(_ message: OutboxQueue.Message, _ failure: WebhookSender.Failure) async throws {
-        let isOver = message.age >= Self.patience
+    private func postpone(_ message: OutboxQueue.Message, _ failure: WebhookSender.Failure) async throws {
+        let isOver = .seconds(message.ageSeconds) >= Self.patience
         count(isOver ? "dead" : "failed", 1)
-        try await outbox.putOff(message.number, for: isOver ? nil : Self.wait(message.attempt), error: failure.code)
+        try await outbox.postpone(
+            message.number,
+            for: isOver ? nil : Self.wait(Int(message.attempt)),
+            error: failure.code
+        )
         guard isOver else { return }
         logger.error(
             "a message was given up",
@@ -98,8 +98,7 @@ package final class OutboxDispatcher: Service {
 
     /// The message as it is sent: who, what and when, in a stable order.
     static func body(_ message: OutboxQueue.Message) -> String {
-        let seconds = Double(message.createdAt.microsecondsSinceUnixEpoch) / 1_000_000
-        let time = Date(timeIntervalSince1970: seconds).formatted(.iso8601)
+        let time = message.createdAt.date.formatted(.iso8601)
         let user = message.userID.map(quoted) ?? "null"
         return #"{"id":"\#(message.id.uuidString.lowercased())","type":"\#(message.topic)","created_at":"\#(time)","#
             + #""user_id":\#(user),"data":\#(message.data)}"#

@@ -2,7 +2,7 @@ package import FoundationEssentials
 package import Postgres
 import Queue
 
-/// What others must hear and have not heard yet.
+/// Messages that are not delivered yet.
 package struct OutboxQueue: Sendable {
     private let pool: PostgresPool
 
@@ -20,50 +20,22 @@ package struct OutboxQueue: Sendable {
         package var data: String
         package var createdAt: PostgresTimestamp
         /// Which try this is, from 1.
-        package var attempt: Int
+        package var attempt: Int16
         /// Since it was written.
-        package var age: Duration
+        package var ageSeconds: Double
     }
 
-    /// Takes the next message of each user for this process.
-    ///
-    /// - Parameters:
-    ///   - limit: how many.
-    ///   - hold: how long; after that others take them.
-    /// - Returns: at most one of a user.
-    /// - Throws: `PostgresError`.
-    package func take(upTo limit: Int, for hold: Duration) async throws -> [Message] {
-        let rows = try await pool.query(
+    /// Takes the next message of each user, one a user, for this process; others take them once `lease` has passed.
+    package func take(upTo limit: Int, for lease: Duration) async throws -> [Message] {
+        try await pool.query(
             """
             SELECT t.id, t.uid, t.user_id, t.topic, t.data, t.created_at, t.attempt, t.age
-              FROM entitlement_sync.take_outbox(\(Int32(clamping: limit)), \(Int32(clamping: hold.components.seconds))) AS t
+              FROM entitlement_sync.take_outbox(\(Int32(clamping: limit)), \(Int32(clamping: lease.components.seconds))) AS t
             """
-        )
-        return try rows.map { row in
-            let (number, id, userID, topic, data, createdAt, attempt, age) = try row.decode(
-                Int64.self,
-                UUID.self,
-                String?.self,
-                String.self,
-                String.self,
-                PostgresTimestamp.self,
-                Int16.self,
-                Double.self
-            )
-            return Message(
-                number: number,
-                id: id,
-                userID: userID,
-                topic: topic,
-                data: data,
-                createdAt: createdAt,
-                attempt: Int(attempt),
-                age: .seconds(age)
-            )
-        }
+        ).map { try $0.decode(into: Message.init(number:id:userID:topic:data:createdAt:attempt:ageSeconds:)) }
     }
 
-    /// Forgets delivered messages; what was put off behind them has its turn.
+    /// Forgets delivered messages; what was postponed behind them is due.
     package func end(_ numbers: [Int64]) async throws(PostgresError) {
         guard !numbers.isEmpty else { return }
         try await pool.query(
@@ -78,14 +50,10 @@ package struct OutboxQueue: Sendable {
         )
     }
 
-    /// Puts a message off, and those of its user behind it.
+    /// Postpones a message, and those of its user behind it.
     ///
-    /// - Parameters:
-    ///   - number: which.
-    ///   - wait: for how long; `nil`: it is given up, and the user's next one has its turn.
-    ///   - error: why; a code.
-    /// - Throws: `PostgresError`.
-    package func putOff(_ number: Int64, for wait: Duration?, error: String) async throws(PostgresError) {
+    /// `wait`: for how long; `nil`: it is given up, and the user's next one is due. `error`: why; a code.
+    package func postpone(_ number: Int64, for wait: Duration?, error: String) async throws(PostgresError) {
         let seconds = wait.map { Double($0.components.seconds) } ?? 0
         // Later messages of the user move with it, so that none is taken before this one can go.
         try await pool.query(
@@ -105,7 +73,7 @@ package struct OutboxQueue: Sendable {
     }
 
     /// Notes for the operator that messages were given up.
-    package func alarm() async throws(PostgresError) {
+    func alarm() async throws(PostgresError) {
         try await Alarms.note(
             "outbox_dead",
             "Messages could not be delivered for three days and were given up: see outbox.last_error.",

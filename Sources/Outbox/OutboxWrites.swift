@@ -3,7 +3,7 @@ import FoundationEssentials
 package import Postgres
 import Queue
 
-/// What others must hear of one change.
+/// A message about one change, as it is written.
 package struct OutboxMessage: Sendable {
     var userKey: Int64
     var topic: OutboxTopic
@@ -11,7 +11,7 @@ package struct OutboxMessage: Sendable {
     var data: String
 }
 
-/// What others can hear of.
+/// The types of messages.
 package enum OutboxTopic: String, Sendable, CaseIterable {
     case restoreFinished = "restore.finished"
     case typeChanged = "user.type_changed"
@@ -23,7 +23,7 @@ package enum OutboxTopic: String, Sendable, CaseIterable {
     case ticketQuestion = "ticket.question"
 }
 
-/// Writes what others must hear, in the transaction of what it tells of.
+/// Writes messages in the transaction of the change that they are about.
 package enum OutboxWrites {
     /// The statements that write messages; those of a user are delivered in this order.
     package static func insert(_ messages: [OutboxMessage]) -> [PostgresRequest<Void>] {
@@ -69,10 +69,7 @@ extension OutboxMessage {
 
     /// Our own words alone, which hold nothing that JSON would have to escape.
     private static func json(_ members: [(String, String?)]) -> String {
-        "{"
-            + members.map { name, word in #""\#(name)":\#(word.map { #""\#($0)""# } ?? "null")"# }.joined(
-                separator: ","
-            )
-            + "}"
+        let members = members.map { name, word in #""\#(name)":\#(word.map { #""\#($0)""# } ?? "null")"# }
+        return "{\(members.joined(separator: ","))}"
     }
 }

@@ -38,7 +38,6 @@ package struct WebhookSender: Sendable {
     private let endpoint: EndpointURL
     private let key: SymmetricKey
     private let http: HTTPClient
-    private let names: (id: HTTPField.Name, time: HTTPField.Name, signature: HTTPField.Name)?
     private let systemSeconds: @Sendable () -> Int64
 
     /// Describes where webhooks go.
@@ -68,30 +67,17 @@ package struct WebhookSender: Sendable {
         key = SymmetricKey(data: Data(bytes))
         self.http = http
         self.systemSeconds = systemSeconds
-        if let id = HTTPField.Name("webhook-id"), let time = HTTPField.Name("webhook-timestamp"),
-            let signature = HTTPField.Name("webhook-signature")
-        {
-            names = (id, time, signature)
-        } else {
-            names = nil
-        }
     }
 
-    /// Delivers a message.
-    ///
-    /// - Parameters:
-    ///   - body: JSON.
-    ///   - id: the message's own, the same at every try.
-    /// - Throws: `Failure`: it has to be delivered again.
+    /// Delivers a message, whose id is the same at every try; after a failure it has to be delivered again.
     package func deliver(_ body: [UInt8], id: String) async throws(Failure) {
         let seconds = systemSeconds()
         let signed = Array("\(id).\(seconds).".utf8) + body
         let code = HMAC<SHA256>.authenticationCode(for: signed, using: key)
         var headers: HTTPFields = [.contentType: "application/json"]
-        if let names {
-            headers[names.id] = id
-            headers[names.time] = "\(seconds)"
-            headers[names.signature] = "v1," + Data(code).base64EncodedString()
+        let signature = "v1," + Data(code).base64EncodedString()
+        for (name, value) in [("id", id), ("timestamp", "\(seconds)"), ("signature", signature)] {
+            if let name = HTTPField.Name("webhook-" + name) { headers[name] = value }
         }
         let request = HTTPRequest(
             method: .post,

@@ -13,12 +13,6 @@ extension Instant: PostgresDecodable {
     package init(_ timestamp: PostgresTimestamp) { self.init(microseconds: timestamp.microsecondsSinceUnixEpoch) }
 }
 
-extension Instant: PostgresDecodable {
-    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        self.init(try PostgresTimestamp(postgresBytes: postgresBytes, type: type))
-    }
-}
-
 extension Duration {
     /// Whole microseconds.
     package var microseconds: Int64 {

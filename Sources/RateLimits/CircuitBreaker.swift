@@ -26,7 +26,7 @@ package final class CircuitBreaker: Sendable {
             guard let until = state.opensUntil else { return nil }
             guard now >= until else { return until - now }
             guard state.probes < probeLimit else {
-                // Probes may end without a word (a wait for the budget, a cancellation): they are not spent for ever.
+                // Probes may end without a result (a wait for the budget, a cancellation): in time others are sent.
                 guard now >= until + .seconds(15) else { return .milliseconds(250) }
                 state.opensUntil = now
                 state.probes = 1
@@ -37,7 +37,7 @@ package final class CircuitBreaker: Sendable {
         }
     }
 
-    /// What a word on the store changed.
+    /// What a result changed.
     package enum Change: Hashable, Sendable {
         /// No request is sent for a while, after so many failures in a row.
         case opened(Duration, failures: Int)
@@ -45,9 +45,7 @@ package final class CircuitBreaker: Sendable {
         case closed
     }
 
-    /// Learns how a request ended; errors on ids that clients supplied are left out.
-    ///
-    /// - Returns: what this changed; `nil`: nothing.
+    /// Learns how a request ended, but not errors on ids that clients supplied; returns what this changed.
     @discardableResult
     package func note(succeeded: Bool, at now: ContinuousClock.Instant) -> Change? {
         state.withLock { state in

@@ -1,7 +1,7 @@
 /// A worker's tokens for one share of a store's limit, taken from the shared bucket ahead of requests.
 ///
-/// They are good for a second: what is kept longer could be spent together with what the bucket has refilled since, and the
-/// limit with it. How many are taken at once follows what was spent of the last ones, so that few are lost.
+/// They are good for a second: what is kept longer could be spent together with what the bucket has refilled since, and
+/// the limit with it. How many are taken at once follows what was spent of the last ones, so that few are lost.
 struct LocalTokenCache {
     /// How long tokens in hand are good for; the bucket's filling leaves as much aside.
     static let validity = Duration.seconds(1)

@@ -34,7 +34,7 @@ package struct RateBudget: Sendable {
         package var tokens: Int
         /// When it makes sense to ask again, where nothing was given.
         package var wait: Duration
-        /// The store asked everybody to wait.
+        /// The store asked for a pause, which holds for all workers.
         package var isBlocked: Bool
     }
 
@@ -45,16 +45,13 @@ package struct RateBudget: Sendable {
     /// tokens in hand, and one for what one request is longer on its way than another.
     private static let window = 62.0
 
-    /// Requests a minute that can go on for as long as one likes: what the bucket is filled with.
-    ///
-    /// - Parameter perMinute: the limit that no sixty seconds exceed.
-    /// - Returns: a little less.
+    /// Requests a minute with which the bucket is filled: a little less than the limit, which no sixty seconds exceed.
     package static func sustained(perMinute: Int) -> Double {
         let limit = Double(perMinute)
         return max(limit - limit * burstShare, limit * burstShare) * 60 / window
     }
 
-    /// The least that the bucket holds: one whole token beside the reserves, or a small limit would let no request through.
+    /// The least that the bucket holds: one whole token beside the reserves, or a small limit would admit no request.
     private var smallestSize: Double { 1.01 / max(0.05, 1 - restoreReserve - supportReserve) }
 
     /// Requests a minute: ours, or the store's where it said less.
@@ -73,7 +70,7 @@ package struct RateBudget: Sendable {
             case .restore: supportReserve
             case .support: 0.0
             }
-        let rows = try await pool.query(
+        try await pool.query(
             """
             INSERT INTO entitlement_sync.rate_budget AS b (credential, tokens, per_minute)
             VALUES (\(credential), \(max(Double(perMinute) * Self.burstShare, smallestSize)), \(Int32(perMinute)))
@@ -81,8 +78,7 @@ package struct RateBudget: Sendable {
             WHERE b.per_minute <> excluded.per_minute
             """
         )
-        _ = rows
-        let answer = try await pool.query(
+        let row = try await pool.query(
             """
             WITH bucket AS MATERIALIZED (
                 SELECT b.credential, b.blocked_until, n.rate,
@@ -112,13 +108,13 @@ package struct RateBudget: Sendable {
             )
             SELECT g.tokens::integer, coalesce(g.wait, 0)::double precision, coalesce(g.blocked, false) FROM given AS g
             """
-        )
-        guard let row = answer.first else { return Grant(tokens: 0, wait: .milliseconds(200), isBlocked: false) }
+        ).first
+        guard let row else { return Grant(tokens: 0, wait: .milliseconds(200), isBlocked: false) }
         let (tokens, wait, blocked) = try row.decode(Int32.self, Double.self, Bool.self)
         return Grant(tokens: Int(tokens), wait: .seconds(min(max(wait, 0.01), 300)), isBlocked: blocked)
     }
 
-    /// What the bucket holds now, and for how many seconds the store asked everybody to wait.
+    /// What the bucket holds now, and for how many seconds the store asked for a pause.
     package func level() async throws -> (tokens: Double, blockedSeconds: Double) {
         let rows = try await pool.query(
             """
@@ -135,7 +131,7 @@ package struct RateBudget: Sendable {
         return try row.decode(Double.self, Double.self)
     }
 
-    /// How long the store asked everybody to wait; `nil` when it did not.
+    /// How long the pause lasts that the store asked for; `nil`: none.
     package func blockedFor() async throws -> Duration? {
         let rows = try await pool.query(
             """
@@ -149,14 +145,10 @@ package struct RateBudget: Sendable {
 
     /// Writes down what the store's answers said of its limits.
     ///
-    /// `limit`: the limit of its header; lowers ours, unless ours is unlimited.
-    /// `usage`: the usage of its header.
-    /// `wait`: its wish after a 429, obeyed by everybody; at most 5 minutes.
+    /// `limit`: of its header; lowers ours, unless ours is unlimited. `wait`: its wish after a 429, obeyed by every
+    /// worker; at most 5 minutes.
     package func note(limit: Int?, usage: Int?, wait: Duration?) async throws {
-        let seconds = wait.map {
-            Double(min($0, .seconds(300)).components.seconds) + 0.001
-                * Double($0.components.attoseconds / 1_000_000_000_000_000)
-        }
+        let seconds = wait.map { min($0, .seconds(300)) / .seconds(1) }
         try await pool.query(
             """
             INSERT INTO entitlement_sync.rate_budget AS b

@@ -41,10 +41,9 @@ package struct StoreCredentials: Sendable {
 
     /// Notes the digest in use.
     package func note(_ digest: [UInt8], of store: Store) async throws -> State {
-        let rows = try await pool.query(
+        let name = try await pool.query(
             "SELECT entitlement_sync.note_credentials(\(store.rawValue), \(PostgresBytes(digest)))"
-        )
-        let name = try rows.first?.decode(String.self, at: 0)
+        ).first?.decode(String.self, at: 0)
         return name.flatMap(State.init) ?? .unchecked
     }
 
@@ -58,7 +57,7 @@ package struct StoreCredentials: Sendable {
                      WHERE i.purchase_id = p.id AND i.kind = 'revenuecat_id')
             """
             : "p.source = '\(store.rawValue)'"
-        let rows = try await pool.query(
+        return try await pool.query(
             """
             SELECT DISTINCT ON (c.user_key) c.user_key, c.user_id, clock_timestamp()
               FROM (SELECT u.user_key, u.user_id
@@ -68,22 +67,15 @@ package struct StoreCredentials: Sendable {
                        AND p.environment = 'production' AND u.user_id IS NOT NULL AND \(rawSQL: isTheirs)
                      LIMIT 10) AS c
             """
-        )
-        return try rows.map { row in
-            let (key, id, at) = try row.decode(Int64.self, String.self, PostgresTimestamp.self)
-            return Customer(userKey: key, userID: id, at: Instant(at))
-        }
+        ).map { try $0.decode(into: Customer.init(userKey:userID:at:)) }
     }
 
-    /// Settles whether the store knows our customers.
-    ///
-    /// - Returns: whether that changed something.
+    /// Settles whether the store knows our customers; returns whether that changed something.
     package func judge(_ digest: [UInt8], of store: Store, knows: Bool, detail: String) async throws -> Bool {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT entitlement_sync.judge_credentials(\(store.rawValue), \(PostgresBytes(digest)), \(knows), \(detail))
             """
-        )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        ).first?.decode(Bool.self, at: 0) ?? false
     }
 }

@@ -7,24 +7,17 @@ package struct StoreHealth: Sendable {
     package init(pool: PostgresPool) { self.pool = pool }
 
     /// What was learned of a store.
-    package struct News: Sendable {
-        package var hasAnswered: Bool
+    struct News {
+        var hasAnswered = false
         /// A code.
-        package var error: String?
+        var error: String?
         /// How far the store's clock is ahead of ours.
-        package var skewSeconds: Double?
-        /// How long its answers take.
-        package var latencySeconds: Double?
-
-        package init(hasAnswered: Bool, error: String?, skewSeconds: Double?, latencySeconds: Double? = nil) {
-            self.hasAnswered = hasAnswered
-            self.error = error
-            self.skewSeconds = skewSeconds
-            self.latencySeconds = latencySeconds
-        }
+        var skewSeconds: Double?
+        /// How long its answers take; the newest count most.
+        var latencySeconds: Double?
 
         /// Both together.
-        package func with(_ other: News) -> News {
+        func with(_ other: News) -> News {
             News(
                 hasAnswered: hasAnswered || other.hasAnswered,
                 error: error ?? other.error,
@@ -36,7 +29,7 @@ package struct StoreHealth: Sendable {
     }
 
     /// Notes answers, errors and the store's clock.
-    package func note(_ store: String, _ news: News) async throws {
+    func note(_ store: String, _ news: News) async throws {
         try await pool.query(
             """
             INSERT INTO entitlement_sync.store_health AS h

@@ -8,7 +8,7 @@ package final class StoreRateLimiter: Sendable {
     private struct State {
         /// One for each share, so that waiting background requests do not delay restores.
         var caches: [RateBudget.Share: LocalTokenCache] = [:]
-        /// How many are at the gate.
+        /// How many requests wait for tokens.
         var waiting: [RateBudget.Share: Int] = [:]
         /// When sweeps had a token last.
         var servedBackgroundAt: ContinuousClock.Instant?
@@ -16,11 +16,7 @@ package final class StoreRateLimiter: Sendable {
         var limit: Int?
         var usage: Int?
         var wait: Duration?
-        var skew: Double?
-        var answeredAt: ContinuousClock.Instant?
-        /// How long answers take, in seconds; the newest count most.
-        var latency: Double?
-        var lastError: String?
+        var health = StoreHealth.News()
         var isDirty = false
         var usedAt: ContinuousClock.Instant?
     }
@@ -50,8 +46,8 @@ package final class StoreRateLimiter: Sendable {
     /// Whether the store fails and is left alone.
     package var isBreakerOpen: Bool { breaker.isOpen }
 
-    /// The gate as the store clients take it.
-    package var gate: RequestPermit {
+    /// The limiter as the store clients take it.
+    package var permit: RequestPermit {
         RequestPermit(
             admit: { [self] lane throws(ReadFailure) in try await admit(lane) },
             report: { [self] answer in report(answer) }
@@ -136,7 +132,7 @@ package final class StoreRateLimiter: Sendable {
             }
         } catch {
             if Task.isCancelled {
-                // Our own going says nothing of the bucket: the next one asks.
+                // Our own cancellation says nothing of the bucket: the next request asks.
                 wait = .zero
             } else {
                 logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
@@ -148,26 +144,25 @@ package final class StoreRateLimiter: Sendable {
     private func report(_ answer: StoreAnswer) {
         let now = ContinuousClock.now
         // The answer says which failures are the store's; what ends a row of them is any usable answer.
-        if answer.countsForBreaker {
-            tell(breaker.note(succeeded: false, at: now), of: answer)
-        } else if answer.failure == nil, answer.status == 200 || answer.status == 404 {
-            tell(breaker.note(succeeded: true, at: now), of: answer)
+        let isUsable = answer.failure == nil && (answer.status == 200 || answer.status == 404)
+        if answer.countsForBreaker || isUsable {
+            log(breaker.note(succeeded: !answer.countsForBreaker, at: now), after: answer)
         }
         state.withLock { state in
             if let limit = answer.limit { state.limit = limit }
             if let usage = answer.usage { state.usage = usage }
             if let elapsed = answer.elapsed {
                 let seconds = elapsed / .seconds(1)
-                state.latency = state.latency.map { 0.9 * $0 + 0.1 * seconds } ?? seconds
+                state.health.latencySeconds = state.health.latencySeconds.map { 0.9 * $0 + 0.1 * seconds } ?? seconds
             }
-            if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
+            if let skew = answer.dateSkewSeconds { state.health.skewSeconds = Double(skew) }
             // The last answer counts. A lock or one odd item is one customer's trouble; what a client's id caused
             // is left out.
             if let failure = answer.failure, answer.concernsStore {
-                state.lastError = failure.rawValue
+                state.health.error = failure.rawValue
             } else if answer.status != nil {
-                state.answeredAt = now
-                state.lastError = nil
+                state.health.hasAnswered = true
+                state.health.error = nil
             }
             // With any status and any id: we send too many requests.
             if answer.failure == .throttled {
@@ -179,7 +174,7 @@ package final class StoreRateLimiter: Sendable {
         }
     }
 
-    private func tell(_ change: CircuitBreaker.Change?, of answer: StoreAnswer) {
+    private func log(_ change: CircuitBreaker.Change?, after answer: StoreAnswer) {
         switch change {
         case .opened(let pause, let failures):
             logger.warning(
@@ -198,23 +193,20 @@ package final class StoreRateLimiter: Sendable {
     ///
     /// - Returns: what was learned of the store; `nil` where there is nothing new.
     func exchange() async -> StoreHealth.News? {
-        // A store has a gate for each of its limits, most of them idle: those are not worth a question a second.
-        guard store == .revenueCat || state.withLock({ $0.usedAt.map { $0 + .seconds(30) > .now } ?? false }) else {
-            return nil
-        }
+        // A store has a limiter for each of its limits, most of them idle: those are not worth a query a second.
+        guard store == .revenueCat || state.withLock({ $0.usedAt.map { $0 + .seconds(30) > .now } ?? false })
+        else { return nil }
         let news = state.withLock { state -> State? in
             guard state.isDirty else { return nil }
             let copy = state
             state.isDirty = false
             state.wait = nil
-            state.lastError = nil
-            state.answeredAt = nil
+            state.health.error = nil
+            state.health.hasAnswered = false
             return copy
         }
         do {
-            if let news {
-                try await budget.note(limit: news.limit, usage: news.usage, wait: news.wait)
-            }
+            if let news { try await budget.note(limit: news.limit, usage: news.usage, wait: news.wait) }
             if let blocked = try await budget.blockedFor() {
                 state.withLock { $0.blockedUntil = max($0.blockedUntil ?? .now, .now + blocked) }
             }
@@ -223,13 +215,28 @@ package final class StoreRateLimiter: Sendable {
                 logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
             }
         }
-        return news.map {
-            StoreHealth.News(
-                hasAnswered: $0.answeredAt != nil,
-                error: $0.lastError,
-                skewSeconds: $0.skew,
-                latencySeconds: $0.latency
-            )
-        }
+        return news?.health
     }
+}
+
+/// How many background requests wait for a store's tokens.
+///
+/// A restore of a user whose background job waits here would wait with it: as many background jobs wait for tokens as
+/// keep the limit busy, and the others stay in the queue.
+package struct LimiterOccupancy: Sendable, Hashable {
+    /// How many may wait: what the limit serves within a quarter of a second, and two.
+    package var most: Int
+    package var waiting: Int
+
+    /// `isStarved`: restores take all tokens: who waits does so for long, and one is enough to notice the end of it.
+    init(perMinute: Int, waiting: Int, isStarved: Bool = false) {
+        most = isStarved ? 1 : 2 + Int((RateBudget.sustained(perMinute: perMinute) / 240).rounded(.up))
+        self.waiting = waiting
+    }
+
+    /// How many more may wait, where some of those who wait are not counted; below 1: none.
+    ///
+    /// `yielding`: how many readings that others need not wait for are on their way, wherever they are: of them no more
+    /// are let to the limiter than fill half of the places.
+    package func room(besides yielding: Int) -> Int { most - max(0, waiting - min(yielding, (most + 1) / 2)) }
 }

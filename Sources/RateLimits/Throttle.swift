@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Lets one through in a while.
+/// Says at most once in an interval that something is due.
 package final class Throttle: Sendable {
     private let interval: Duration
     private let last = Mutex<ContinuousClock.Instant?>(nil)
@@ -14,7 +14,4 @@ package final class Throttle: Sendable {
             return true
         }
     }
-
-    /// Nothing came of the turn that was just had.
-    package func giveBack() { last.withLock { $0 = nil } }
 }

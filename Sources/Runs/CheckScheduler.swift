@@ -11,11 +11,7 @@ package struct CheckScheduler: Service {
     private let dequeue: DequeueSignal
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - pool: our records.
-    ///   - background: the time within which users without an expected change are checked; `nil`: not at all.
-    ///   - dequeue: raised when jobs were queued.
-    ///   - logger: gets failures.
+    /// `background`: within which users without an expected change are checked; `nil`: not at all.
     package init(pool: PostgresPool, background: Duration?, dequeue: DequeueSignal, logger: Logger) {
         self.pool = pool
         self.background = background
@@ -36,15 +32,11 @@ package struct CheckScheduler: Service {
         await due
     }
 
-    /// Plans checks of known users who have none, a stretch at a time; and of users whose account status no longer excludes them.
-    ///
-    /// - Returns: how many checks were planned.
-    /// - Throws: `PostgresError`.
+    /// Plans checks of known users who have none, a stretch at a time; and of users who are eligible again.
     package func planChecks() async throws -> Int64 {
-        let planned = try await pool.query(
+        try await pool.query(
             "SELECT entitlement_sync.plan_checks(\(Self.usersAtOnce), \(Self.checksAtOnce), \(background?.components.seconds))"
-        )
-        return try planned.first?.decode(Int64.self, at: 0) ?? 0
+        ).first?.decode(Int64.self, at: 0) ?? 0
     }
 
     /// Users of a turn: with one every five seconds, ten million within half an hour while few of them lack a check.
@@ -53,8 +45,6 @@ package struct CheckScheduler: Service {
     private static let checksAtOnce: Int32 = 5000
 
     /// Queues reconciles of users whose stores will not say by themselves that something changed.
-    ///
-    /// - Returns: how many.
     package func queueDueChecks() async throws -> Int64 {
         // A check that fails is repeated; the verdict of one that does not plans the next, or none.
         let due = try await pool.query(

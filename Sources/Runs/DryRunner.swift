@@ -13,12 +13,7 @@ package struct DryRunner: Service {
     private let lease: WorkerLease
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - dryRuns: the questions.
-    ///   - reader: reads the stores on support's share of their limits.
-    ///   - apply: plans, and rolls back.
-    ///   - lease: this process's; without one others answer.
-    ///   - logger: gets failures.
+    /// `reader` reads the stores on support's share of their limits; without the process's `lease` others answer.
     package init(_ dryRuns: DryRuns, reader: StoreReader, apply: Apply, lease: WorkerLease, logger: Logger) {
         self.dryRuns = dryRuns
         self.reader = reader

@@ -4,10 +4,10 @@ package import Postgres
 import Queue
 package import Reconciliation
 
-/// Questions of people, what a reconcile of a user would do now.
+/// Questions of operators and agents what a reconcile of a user would do now.
 ///
-/// No job of the queue answers them. A request for a real job would join it meanwhile, and its decision would stand
-/// for it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
+/// No job of the queue answers them. A request for a real job would join it meanwhile, and its decision would stand for
+/// it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
 package struct DryRuns: Sendable {
     /// After so many tries it is said why there is no answer.
     private static let mostTries: Int32 = 4
@@ -46,26 +46,15 @@ package struct DryRuns: Sendable {
         )
         var answers: [UUID: DryRunResult] = [:]
         for row in rows {
-            let (id, outcome, rule, explanation, before, after, assets, error, isPaused) = try row.decode(
-                UUID.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                Int64.self,
-                String?.self,
-                Bool.self
-            )
-            answers[id] = DryRunResult(
-                outcome: outcome,
-                rule: rule,
-                explanation: explanation,
-                typeBefore: before,
-                typeAfter: after,
-                assets: Int(assets),
-                error: error,
-                isPaused: isPaused
+            answers[try row.decode(UUID.self, at: 0)] = DryRunResult(
+                outcome: try row.decode(String?.self, at: 1),
+                rule: try row.decode(String?.self, at: 2),
+                explanation: try row.decode(String?.self, at: 3),
+                typeBefore: try row.decode(String?.self, at: 4),
+                typeAfter: try row.decode(String?.self, at: 5),
+                assets: Int(try row.decode(Int64.self, at: 6)),
+                error: try row.decode(String?.self, at: 7),
+                isPaused: try row.decode(Bool.self, at: 8)
             )
         }
         return answers
@@ -100,19 +89,9 @@ package struct DryRuns: Sendable {
                                WHERE u.user_key = r.user_key AND s.until > now()), r.tries
             """
         ).map { row in
-            let (id, key, error, now, user, sandbox, tries) = try row.decode(
-                UUID.self,
-                Int64.self,
-                String?.self,
-                PostgresTimestamp.self,
-                String?.self,
-                Bool.self,
-                Int32.self
-            )
-            let at = Instant(microseconds: now.microsecondsSinceUnixEpoch)
-            return Taken(
-                id: id,
-                job: ClaimedJob(
+            try row.decode {
+                (id: UUID, key: Int64, error: String?, at: Instant, user: String?, sandbox: Bool, tries: Int32) in
+                let job = ClaimedJob(
                     id: id,
                     kind: .reconcile,
                     lane: .sweep,
@@ -123,18 +102,15 @@ package struct DryRuns: Sendable {
                     sandboxAllowed: sandbox,
                     claimedAt: at,
                     claimedTick: tick
-                ),
-                tries: tries
-            )
+                )
+                return Taken(id: id, job: job, tries: tries)
+            }
         }
     }
 
-    /// Keeps an answer.
+    /// Keeps an answer; one without an outcome is tried again in a moment, some times.
     ///
-    /// - Parameters:
-    ///   - answer: `nil`: another transaction had locked the user's rows; without an outcome it is tried again in a moment, some times.
-    ///   - question: which.
-    /// - Throws: `PostgresError`.
+    /// `nil`: another transaction had locked the user's rows.
     package func keep(_ answer: DryRunResult?, for question: Taken) async throws {
         // An account that was erased since is not read, and will not come back.
         let answer =

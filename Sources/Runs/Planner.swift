@@ -28,15 +28,7 @@ package struct Planner: Service {
     private let pace = RunPace()
     private let logger: Logger
 
-    /// Describes a planner.
-    ///
-    /// - Parameters:
-    ///   - lead: who plans.
-    ///   - planning: the steps.
-    ///   - forecast: how fast the stores may be asked.
-    ///   - limits: how much is planned ahead.
-    ///   - onFed: called once there is something to do for workers.
-    ///   - logger: gets the ends of runs.
+    /// `onFed` is called once there is something to do for workers; the logger gets the ends of runs.
     package init(
         lead: Leadership,
         planning: RunPlanning,
@@ -53,18 +45,13 @@ package struct Planner: Service {
         self.logger = logger
     }
 
-    package func run() async { await cancelWhenGracefulShutdown { await plan() } }
-
-    private func plan() async {
-        await lead.whileLeading("runs can't be planned; trying again", logger: logger) { fence in try await step(fence)
+    package func run() async {
+        await cancelWhenGracefulShutdown {
+            await lead.whileLeading("runs can't be planned; trying again", logger: logger) { try await step($0) }
         }
     }
 
-    /// Does what can be done now.
-    ///
-    /// - Parameter fence: the number under which this process leads.
-    /// - Returns: how long to wait before the next step.
-    /// - Throws: `PostgresError`.
+    /// Does what can be done now, and returns how long to wait before the next step.
     func step(_ fence: Int64) async throws -> Duration {
         var isBusy = try await planning.closeParts(fence: fence) > 0
         let runs = try await planning.open().sorted { ($0.urgency, $0.id) < ($1.urgency, $1.id) }
@@ -83,15 +70,11 @@ package struct Planner: Service {
     private func go(on run: RunRecord, fence: Int64, room: inout (jobs: Int, parts: Int)) async throws -> Bool {
         var isBusy = false
         if run.total == nil, run.state == .reading, try await planning.count(run.id, fence: fence) { isBusy = true }
-        let mayEnd =
-            if run.scope == .since, !run.isDry, run.state == .reading {
-                try await !planning.planListings(of: run.id, fence: fence)
-            } else {
-                true
-            }
+        let isListing = run.scope == .since && !run.isDry && run.state == .reading
+        let mayEnd = isListing ? try await !planning.planListings(of: run.id, fence: fence) : true
         if run.isFed {
             if mayEnd, let state = try await planning.settle(run.id, fence: fence) {
-                tell(run, state)
+                log(state, of: run)
                 isBusy = true
             }
         } else if try await feed(run, fence: fence, room: &room) {
@@ -99,7 +82,7 @@ package struct Planner: Service {
         }
         guard pace.isDue(run.id, at: .now) else { return isBusy }
         // A forecast that fails does not keep the run from its end.
-        do { try await performDryRun(run, fence) } catch {
+        do { try await predictEnd(run, fence) } catch {
             logger.warning(
                 "a run's end can't be foretold",
                 metadata: ["run.id": "\(run.id)", "error.code": "\(type(of: error))"]
@@ -108,8 +91,8 @@ package struct Planner: Service {
         return isBusy
     }
 
-    /// Says when a run should end.
-    private func performDryRun(_ run: RunRecord, _ fence: Int64) async throws {
+    /// Notes when a run should end, where that has changed.
+    private func predictEnd(_ run: RunRecord, _ fence: Int64) async throws {
         let read = run.ended + (run.isDry ? 0 : try await planning.underway(run.id))
         let now = Date.now
         pace.note(run.id, users: read, at: now)
@@ -125,9 +108,7 @@ package struct Planner: Service {
         var hasFed = false
         while run.isDry ? room.parts > 0 : room.jobs >= min(limits.batch, limits.jobs / 2) {
             guard let examined = try await planning.feed(run.id, fence: fence, batch: batch(of: run)), examined > 0
-            else {
-                break
-            }
+            else { break }
             hasFed = true
             if run.isDry { room.parts -= 1 } else { room.jobs -= examined }
             guard examined == batch(of: run) else { break }
@@ -141,7 +122,7 @@ package struct Planner: Service {
         run.isDry ? min(limits.batch, max(20, forecast.usersPerMinute ?? limits.batch)) : limits.batch
     }
 
-    private func tell(_ run: RunRecord, _ state: RunRecord.State) {
+    private func log(_ state: RunRecord.State, of run: RunRecord) {
         let metadata: Logger.Metadata = [
             "run.id": "\(run.id)", "run.scope": "\(run.scopeName)", "run.state": "\(state.rawValue)",
             "run.users": "\(run.ended)",

@@ -57,14 +57,9 @@ extension RunRecords {
             guard state.isOpen else { continue }
             figures.open.append(.init(id: id, left: left.map { max($0, 0) }, seconds: seconds.map { max($0, 0) }))
         }
-        for row in answers[2] {
-            let (name, seconds) = try row.decode(String.self, Double.self)
-            figures.lateSeconds[name] = max(seconds, 0)
-        }
-        for row in answers[3] {
-            let (name, at) = try row.decode(String.self, Double.self)
-            figures.alarms[name] = at
-        }
+        let late = try answers[2].map { try $0.decode(String.self, Double.self) }
+        figures.lateSeconds = Dictionary(late) { $1 }.mapValues { max($0, 0) }
+        figures.alarms = Dictionary(try answers[3].map { try $0.decode(String.self, Double.self) }) { $1 }
         return figures
     }
 }

@@ -12,7 +12,7 @@ package struct RunForecast: Sendable, Hashable {
     /// Describes what limits runs.
     ///
     /// - Parameters:
-    ///   - requestsPerMinute: of the store that everybody is asked at.
+    ///   - requestsPerMinute: of the store that every user is read from.
     ///   - requestsPerUser: from 1 to 2.
     ///   - reserved: from 0 to below 1.
     package init(requestsPerMinute: Double?, requestsPerUser: Double = 1.2, reserved: Double = 0) {
@@ -27,29 +27,20 @@ package struct RunForecast: Sendable, Hashable {
     /// Requests that checks may count on within a day; `nil`: there is no limit.
     package var dayRequests: Double? { requestsPerMinute.map { max($0 * (1 - reserved) * 1440, 1) } }
 
-    /// What a day's checks need of what the stores' limits leave for them; above 1 the day does not suffice.
-    ///
-    /// - Parameter checks: users to be checked within a day.
-    /// - Returns: `nil`: there is no limit.
-    package func dayRatio(checks: Int64) -> Double? {
-        dayRequests.map { Double(checks) * requestsPerUser / $0 }
-    }
+    /// What a day's checks need of what the stores' limits leave them, at most 1 if the day suffices; `nil`: no limit.
+    package func dayRatio(checks: Int64) -> Double? { dayRequests.map { Double(checks) * requestsPerUser / $0 } }
 
     /// For how long a run has to be watched before its own pace says more than the limit.
     private static let watched: Double = 20
 
-    /// Seconds until a run's end.
+    /// Seconds until a run's end; `nil`: its users are still being counted, or nothing can be said yet.
     ///
-    /// - Parameters:
-    ///   - run: which.
-    ///   - read: its users who were read so far.
-    ///   - curve: how far it had come lately, oldest first.
-    /// - Returns: `nil`: its users are still being counted, or nothing can be said yet.
+    /// `read`: its users who were read so far; `curve`: how far it had come lately, oldest first.
     package func secondsLeft(of run: RunRecord, read: Int64, _ curve: [RunRecord.Point]) -> Double? {
         guard let total = run.total else { return nil }
         let left = max(total - read - run.skipped, 0)
         guard left > 0 else { return 0 }
-        // Of a dry run nothing is known between the ends of its stretches, of which the first takes minutes under a limit.
+        // Of a dry run nothing is known between the ends of its stretches; the first takes minutes under a limit.
         if !run.isDry, let first = curve.first, let last = curve.last,
             last.at.timeIntervalSince(first.at) >= Self.watched
         {

@@ -3,8 +3,8 @@ import Synchronization
 
 /// How far the runs that go on had come, as their planner saw it.
 ///
-/// A run's own curve has a point where a stretch has ended, and several are on their way at once: too coarse for the pace of
-/// the last minute.
+/// A run's own curve has a point where a stretch has ended, and several are on their way at once: too coarse for the
+/// pace of the last minute.
 final class RunPace: Sendable {
     /// How often progress is read.
     private static let interval: TimeInterval = 2

@@ -15,23 +15,17 @@ package struct RunPartReader: Service {
     private let parts: RunParts
     private let reader: StoreReader
     private let apply: Apply
+    /// This process's; without one others read.
     private let lease: WorkerLease
     private let inFlight: InFlightJobs
+    /// Users of one transaction, at most.
     private let batch: Int
+    /// How many slots background jobs may use now; half of them are for these reads.
     private let slots: @Sendable () -> Int
+    /// Who waits for the tokens of the store that every user is read from.
     private let limiter: @Sendable () -> LimiterOccupancy?
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - parts: the parts that wait.
-    ///   - reader: reads the stores.
-    ///   - apply: plans, and rolls back.
-    ///   - lease: this process's; without one others read.
-    ///   - inFlight: counts the reads.
-    ///   - batch: users of one transaction, at most.
-    ///   - slots: how many slots background jobs may use now; half of them are for these reads.
-    ///   - limiter: who waits for the tokens of the store that every user is read from.
-    ///   - logger: gets failures.
     package init(
         _ parts: RunParts,
         reader: StoreReader,
@@ -184,7 +178,7 @@ package struct RunPartReader: Service {
             var next = jobs.startIndex
             var running = 0
             while next < jobs.endIndex || running > 0 {
-                // Those who are let go now are not at the gate yet; one at a time goes on whatever others do.
+                // Those who are let go now do not wait at the limiter yet; one at a time goes on whatever others do.
                 var allowed = limiter().map { max(running == 0 ? 1 : 0, ($0.most - $0.waiting) / 2) } ?? jobs.count
                 while next < jobs.endIndex, running < max(1, slots() / 2), allowed > 0, !Task.isCancelled {
                     allowed -= 1

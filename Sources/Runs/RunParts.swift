@@ -20,29 +20,17 @@ package struct RunParts: Sendable {
         package var jobs: [ClaimedJob]
     }
 
-    /// Takes a part up; others take it up where nothing was heard of it for as long as `lease`.
-    ///
-    /// - Parameter lease: how long it is this worker's.
-    /// - Returns: `nil`: none waits.
-    /// - Throws: `PostgresError`.
+    /// Takes up a part, which is this worker's for as long as `lease`; `nil`: none waits.
     package func take(lease: Duration) async throws -> Taken? {
         let tick = ContinuousClock.now
-        guard
-            let row = try await pool.query(
-                """
-                SELECT t.run_id, t.number, t.tries, t.keys, clock_timestamp()
-                  FROM entitlement_sync.take_part(\(lease.microseconds) * interval '1 microsecond') AS t
-                """
-            ).first
-        else { return nil }
-        let (run, number, turn, keys, now) = try row.decode(
-            Int64.self,
-            Int32.self,
-            Int32.self,
-            [Int64].self,
-            PostgresTimestamp.self
-        )
-        let at = Instant(microseconds: now.microsecondsSinceUnixEpoch)
+        let row = try await pool.query(
+            """
+            SELECT t.run_id, t.number, t.tries, t.keys, clock_timestamp()
+              FROM entitlement_sync.take_part(\(lease.microseconds) * interval '1 microsecond') AS t
+            """
+        ).first
+        guard let row else { return nil }
+        let (run, part, turn, keys, at) = try row.decode(Int64.self, Int32.self, Int32.self, [Int64].self, Instant.self)
         let jobs = try await pool.query(
             """
             SELECT k.key, u.user_id, entitlement_sync.new_id(),
@@ -66,13 +54,10 @@ package struct RunParts: Sendable {
                 claimedTick: tick
             )
         }
-        return Taken(run: run, number: number, turn: turn, keys: keys, jobs: jobs)
+        return Taken(run: run, number: part, turn: turn, keys: keys, jobs: jobs)
     }
 
-    /// Keeps a part for longer.
-    ///
-    /// - Returns: `false`: another worker has it, or the run does not go on.
-    /// - Throws: `PostgresError`.
+    /// Keeps a part for longer; `false`: another worker has it, or the run does not go on.
     package func prolong(_ part: Taken, lease: Duration) async throws(PostgresError) -> Bool {
         try await pool.query(
             """
@@ -94,11 +79,8 @@ package struct RunParts: Sendable {
         )
     }
 
-    /// Keeps what was found out about a part, which ends it.
+    /// Keeps what was found out about each of a part's users, by their keys, which ends the part.
     ///
-    /// - Parameters:
-    ///   - findings: by user key, one for each of the part's users.
-    ///   - part: which.
     /// - Returns: `false`: another worker has taken it up, or the run was ended.
     /// - Throws: `PostgresError`.
     package func keep(_ findings: [Int64: Apply.BatchDryRun.Answer], of part: Taken) async throws -> Bool {
@@ -108,7 +90,7 @@ package struct RunParts: Sendable {
         let errors = all.compactMap { $0?.error }
         let changes = part.keys.compactMap { key in findings[key].map { (key, $0.epoch, $0.predicted) } }
             .filter { Self.isChange($0.2) }
-        let rows = try await pool.query(
+        return try await pool.query(
             """
             SELECT entitlement_sync.keep_part(
                        \(part.run), \(part.number), \(part.turn), \(outcomes), \(rules), \(errors),
@@ -117,8 +99,7 @@ package struct RunParts: Sendable {
                        \(changes.map(\.2.typeBefore)), \(changes.map(\.2.typeAfter)),
                        \(changes.map { Int64($0.2.assets) }), \(changes.map { $0.2.explanation ?? "" }))
             """
-        )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        ).first?.decode(Bool.self, at: 0) ?? false
     }
 
     /// Whether a user stands among a run's changes: their type would change, now or once a margin is over.

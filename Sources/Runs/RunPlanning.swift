@@ -7,11 +7,7 @@ package struct RunPlanning: Sendable {
     private let pool: PostgresPool
     private let brake: DemotionBrake
 
-    /// Describes where runs are planned.
-    ///
-    /// - Parameters:
-    ///   - pool: the database.
-    ///   - brake: what limits the demotions of a run.
+    /// `brake` limits the demotions of a run.
     package init(pool: PostgresPool, brake: DemotionBrake) {
         self.pool = pool
         self.brake = brake
@@ -27,13 +23,10 @@ package struct RunPlanning: Sendable {
         ).map { try RunRecord($0) }
     }
 
-    /// How many more users may be planned now, for real runs and for dry ones.
+    /// How many more jobs of real runs and parts of dry runs may be planned now.
     ///
-    /// - Parameters:
-    ///   - most: jobs of sweeps that may stand in the queue, those that wait for another try included.
-    ///   - parts: parts of dry runs that may wait.
-    /// - Returns: places in the queue, and parts.
-    /// - Throws: `PostgresError`.
+    /// `most`: background jobs that may stand in the queue, those that wait for another try included; `parts`: parts of
+    /// dry runs that may wait.
     package func room(most: Int, parts: Int) async throws -> (jobs: Int, parts: Int) {
         let row = try await pool.query(
             """
@@ -48,12 +41,8 @@ package struct RunPlanning: Sendable {
         return (max(most - Int(jobs), 0), max(parts - Int(waiting), 0))
     }
 
-    /// Plans the next stretch of a run.
+    /// Plans the next stretch of a run, of `batch` users at most; `fence` is the number under which the caller leads.
     ///
-    /// - Parameters:
-    ///   - run: which.
-    ///   - fence: the number under which the caller leads.
-    ///   - batch: users at most.
     /// - Returns: users examined; 0: there are no more; `nil`: the caller leads no more, or the run does not go on.
     /// - Throws: `PostgresError`.
     package func feed(_ run: Int64, fence: Int64, batch: Int) async throws(PostgresError) -> Int? {
@@ -61,28 +50,19 @@ package struct RunPlanning: Sendable {
             .first?.decode(Int32?.self, at: 0).map { Int($0) }
     }
 
-    /// Has workers list what stores sent since a run's instant, where they can.
-    ///
-    /// - Returns: whether the run's end has to wait for it.
-    /// - Throws: `PostgresError`.
+    /// Has workers list what stores sent since a run's instant; returns whether the run's end has to wait for that.
     package func planListings(of run: Int64, fence: Int64) async throws(PostgresError) -> Bool {
         try await pool.query("SELECT entitlement_sync.plan_backfills(\(fence), \(run))")
             .first?.decode(Bool?.self, at: 0) ?? false
     }
 
-    /// Counts the users of a run, a stretch at a time.
-    ///
-    /// - Returns: whether there is more to count.
-    /// - Throws: `PostgresError`.
+    /// Counts the users of a run, a stretch at a time; returns whether there is more to count.
     package func count(_ run: Int64, fence: Int64, batch: Int = 20_000) async throws(PostgresError) -> Bool {
         try await pool.query("SELECT entitlement_sync.count_run(\(fence), \(run), \(Int32(clamping: batch)))")
             .first?.decode(Bool?.self, at: 0) ?? false
     }
 
-    /// Ends parts whose jobs have ended.
-    ///
-    /// - Returns: how many.
-    /// - Throws: `PostgresError`.
+    /// Ends parts whose jobs have ended; returns how many.
     package func closeParts(fence: Int64, most: Int = 20) async throws(PostgresError) -> Int {
         try await pool.query("SELECT entitlement_sync.close_parts(\(fence), \(Int32(clamping: most)))")
             .first?.decode(Int32?.self, at: 0).map { Int($0) } ?? 0
@@ -90,9 +70,7 @@ package struct RunPlanning: Sendable {
 
     /// Counts the users of a real run whose job has ended while others of their stretch are on their way.
     ///
-    /// - Parameter run: which.
-    /// - Returns: how many; the run's record does not count them yet.
-    /// - Throws: `PostgresError`.
+    /// The run's record does not count them yet.
     package func underway(_ run: Int64) async throws(PostgresError) -> Int64 {
         try await pool.query(
             """
@@ -108,10 +86,7 @@ package struct RunPlanning: Sendable {
         ).first?.decode(Int64.self, at: 0) ?? 0
     }
 
-    /// Takes a run to what follows, where everything that was planned has ended.
-    ///
-    /// - Returns: its new state.
-    /// - Throws: `PostgresError`.
+    /// Takes a run to its next state, where everything that was planned has ended.
     package func settle(_ run: Int64, fence: Int64) async throws -> RunRecord.State? {
         let row = try await pool.query(
             "SELECT b.subscribers, (\(rawSQL: BrakeStore.spentSQL)) FROM entitlement_sync.brake AS b"
@@ -123,16 +98,10 @@ package struct RunPlanning: Sendable {
             SELECT entitlement_sync.settle_run(\(fence), \(run), \(max(limit - spent, 0)), \(limit), \(subscribers))
             """
         ).first?.decode(String?.self, at: 0)
-        return state.flatMap { $0 }.flatMap(RunRecord.State.init)
+        return state.flatMap(RunRecord.State.init)
     }
 
-    /// Says when a run is expected to end.
-    ///
-    /// - Parameters:
-    ///   - run: which.
-    ///   - fence: the number under which the caller leads.
-    ///   - seconds: from now; `nil`: not known.
-    /// - Throws: `PostgresError`.
+    /// Notes in how many seconds a run is expected to end; `nil`: not known.
     package func predict(_ run: Int64, fence: Int64, endIn seconds: Double?) async throws(PostgresError) {
         try await pool.query("SELECT entitlement_sync.predict_run(\(fence), \(run), \(seconds))")
     }

@@ -30,18 +30,13 @@ package struct RunRecord: Sendable, Hashable {
     package struct Point: Sendable, Hashable {
         package var at: Date
         package var users: Int64
-
-        package init(at: Date, users: Int64) {
-            self.at = at
-            self.users = users
-        }
     }
 
     /// What was found in a store's list of what it sent.
     package struct Listed: Sendable, Hashable, Decodable {
         /// From when on: no earlier than the store remembers.
         package var from: Date
-        /// Whatever came before was listed.
+        /// Everything before this was listed.
         package var until: Date
         package var listed: Int64
         /// Those that were not in the inbox.
@@ -81,7 +76,7 @@ package struct RunRecord: Sendable, Hashable {
     /// Demotions that waited for the run's limit.
     package var held: Int64
     package var demotionLimit: Int64?
-    /// Until when its changes can be released; `nil`: not everybody was read yet.
+    /// Until when its changes can be released; `nil`: not all users were read yet.
     ///
     /// After that it holds no demotion.
     package var releasableUntil: Date?
@@ -105,11 +100,8 @@ package struct RunRecord: Sendable, Hashable {
     /// Runs of the scope `since` that read no users.
     package static let listed = "listed"
 
-    /// Whether a kind of errors is about a store's list, and not about users.
-    package static func isOfList(_ error: String) -> Bool { error.hasPrefix("listing.") }
-
     /// Whether no list has failed so far, and whatever they held showed that it is the store's.
-    package var isListed: Bool { !errors.keys.contains(where: Self.isOfList) }
+    package var isListed: Bool { !errors.keys.contains { $0.hasPrefix("listing.") } }
 
     /// Users still to be read; `nil`: not counted yet.
     package var left: Int64? { total.map { max($0 - ended - skipped, 0) } }
@@ -134,10 +126,12 @@ extension RunRecord {
         func date(_ place: Int) throws(PostgresError) -> Date? {
             try row.decode(PostgresTimestamp?.self, at: place)?.date
         }
-        func counts(_ place: Int) throws(PostgresError) -> [String: Int64] {
+        func json<Value: Decodable>(_ place: Int, _ fault: String) throws(PostgresError) -> Value {
             let text = try row.decode(String.self, at: place)
-            do { return try JSONDecoder().decode([String: Int64].self, from: Data(text.utf8)) } catch {
-                throw PostgresError(.decoding, message: "a run's counts are no counts")
+            let decoder = JSONDecoder()
+            decoder.dateDecodingStrategy = .millisecondsSince1970
+            do { return try decoder.decode(Value.self, from: Data(text.utf8)) } catch {
+                throw PostgresError(.decoding, message: fault)
             }
         }
         id = try row.decode(Int64.self, at: 0)
@@ -167,24 +161,16 @@ extension RunRecord {
         demotionLimit = try row.decode(Int64?.self, at: 21)
         subscribers = try row.decode(Int64?.self, at: 22)
         hash = try row.decode(String?.self, at: 23)
-        outcomes = try counts(24)
-        rules = try counts(25)
-        errors = try counts(26)
-        parts = try row.decode(Int32.self, at: 28)
-        let lists = try row.decode(String.self, at: 29)
-        let decoder = JSONDecoder()
-        decoder.dateDecodingStrategy = .millisecondsSince1970
-        do { listed = try decoder.decode([String: Listed].self, from: Data(lists.utf8)) } catch {
-            throw PostgresError(.decoding, message: "what a run has listed can't be read")
+        outcomes = try json(24, "a run's counts are no counts")
+        rules = try json(25, "a run's counts are no counts")
+        errors = try json(26, "a run's counts are no counts")
+        let points: [[Int64]] = try json(27, "a run's progress is no curve")
+        progress = points.filter { $0.count == 2 }.map { point in
+            Point(at: Date(timeIntervalSince1970: Double(point[0]) / 1000), users: point[1])
         }
+        parts = try row.decode(Int32.self, at: 28)
+        listed = try json(29, "what a run has listed can't be read")
         listsOnly = try row.decode(Bool.self, at: 30)
         releasableUntil = try date(31)
-        let points = try row.decode(String.self, at: 27)
-        do {
-            progress = try JSONDecoder().decode([[Int64]].self, from: Data(points.utf8)).compactMap { point in
-                guard point.count == 2 else { return nil }
-                return Point(at: Date(timeIntervalSince1970: Double(point[0]) / 1000), users: point[1])
-            }
-        } catch { throw PostgresError(.decoding, message: "a run's progress is no curve") }
     }
 }

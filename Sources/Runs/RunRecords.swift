@@ -7,16 +7,9 @@ package struct RunRecords: Sendable {
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// Asks for a run.
+    /// Asks for a run of a scope (not `diff`, whose runs `release` makes); `nil`: one of this scope goes on.
     ///
-    /// - Parameters:
-    ///   - scope: the users it is about; not `diff`, which `release` makes.
-    ///   - isDry: read everybody and write nothing.
-    ///   - since: of the scope `since`.
-    ///   - maxDemotions: more than that are not written; the brake's limit holds as well.
-    ///   - asker: who, for people.
-    /// - Returns: the run; `nil`: one of this scope goes on.
-    /// - Throws: `PostgresError`.
+    /// `maxDemotions`: more than that are not written; the brake's limit holds as well.
     package func ask(
         _ scope: RunRecord.Scope,
         isDry: Bool,
@@ -26,22 +19,13 @@ package struct RunRecords: Sendable {
     ) async throws -> Int64? {
         try await pool.query(
             "SELECT entitlement_sync.ask_run(\(scope.rawValue), \(isDry), \(since), \(maxDemotions), \(asker))"
-        ).first?.decode(Int64?.self, at: 0) ?? nil
+        ).first?.decode(Int64?.self, at: 0)
     }
 
-    /// Asks for a run that reads no users, and only has stores list what they sent.
-    ///
-    /// - Parameters:
-    ///   - since: from when on.
-    ///   - asker: who, for people.
-    /// - Returns: the run; `nil`: one of the scope `since` goes on.
-    /// - Throws: `PostgresError`.
+    /// Asks for a run that only has stores list what they sent; `nil`: one of the scope `since` goes on.
     package func askLists(since: PostgresTimestamp, by asker: String) async throws -> Int64? {
-        try await pool.query("SELECT entitlement_sync.ask_backfill(\(since), \(asker))").first?.decode(
-            Int64?.self,
-            at: 0
-        )
-            ?? nil
+        try await pool.query("SELECT entitlement_sync.ask_backfill(\(since), \(asker))")
+            .first?.decode(Int64?.self, at: 0)
     }
 
     /// The newest runs first.
@@ -71,10 +55,7 @@ package struct RunRecords: Sendable {
         ).first.map { try RunRecord($0) }
     }
 
-    /// Ends a run; what it has queued already is read, and demotes no user.
-    ///
-    /// - Returns: whether it went on.
-    /// - Throws: `PostgresError`.
+    /// Ends a run that still goes on; what it has queued already is read, and demotes no user.
     package func cancel(_ id: Int64) async throws -> Bool {
         try await pool.query("SELECT entitlement_sync.cancel_run(\(id))").first?.decode(Bool.self, at: 0) ?? false
     }
@@ -85,28 +66,23 @@ package struct RunRecords: Sendable {
         case nothingToRelease
         /// The changes are others than those that the hash speaks of.
         case otherHash
-        /// Everybody was read too long ago.
+        /// The users were read too long ago.
         case tooOld
     }
 
-    /// Has the changes written that an operator has approved.
+    /// Has the changes written, by their hash, that an operator has approved: of a run that was stopped, or of a dry run.
     ///
-    /// - Parameters:
-    ///   - id: a run that its forecast stopped, or a dry run.
-    ///   - hash: of the changes, in hexadecimal digits.
-    ///   - asker: who confirms.
     /// - Returns: the run that writes them: the same, or one of its own where it was dry.
     /// - Throws: `Refusal`, `PostgresError`.
     package func release(_ id: Int64, hash: String, by asker: String) async throws -> Int64 {
         do {
-            let rows = try await pool.query(
+            let run = try await pool.query(
                 "SELECT entitlement_sync.approve_run(\(id), decode(\(hash), 'hex'), \(asker))"
-            )
-            guard let run = try rows.first?.decode(Int64?.self, at: 0) ?? nil else { throw Refusal.nothingToRelease }
+            ).first?.decode(Int64?.self, at: 0)
+            guard let run else { throw Refusal.nothingToRelease }
             return run
         } catch let error as PostgresError where error.sqlState == "22023" {
-            if error.message.hasPrefix("run:") { throw Refusal.tooOld }
-            throw Refusal.otherHash
+            throw error.message.hasPrefix("run:") ? Refusal.tooOld : Refusal.otherHash
         }
     }
 
@@ -128,14 +104,7 @@ package struct RunRecords: Sendable {
         package var explanation: String
     }
 
-    /// A run's changes, in the order of users' keys.
-    ///
-    /// - Parameters:
-    ///   - id: the run.
-    ///   - after: the last one that was seen.
-    ///   - limit: how many at most.
-    /// - Returns: fewer than `limit` where there are no more.
-    /// - Throws: `PostgresError`.
+    /// A run's changes behind the user key `after`, by users' keys; fewer than `limit` where there are no more.
     package func changes(of id: Int64, after: Int64 = 0, limit: Int32 = 1000) async throws -> [Change] {
         try await pool.query(
             """
@@ -144,43 +113,26 @@ package struct RunRecords: Sendable {
               FROM entitlement_sync.run_change AS c JOIN entitlement_sync.user_sync AS u ON u.user_key = c.user_key
              WHERE c.run_id = \(id) AND c.user_key > \(after) ORDER BY c.user_key LIMIT \(limit)
             """
-        ).map { row in
-            let (key, user, job, state, outcome, rule, isAnnounced, before, after, assets, explanation) =
-                try row.decode(
-                    Int64.self,
-                    String?.self,
-                    UUID?.self,
-                    String.self,
-                    String.self,
-                    String.self,
-                    Bool.self,
-                    String?.self,
-                    String?.self,
-                    Int64.self,
-                    String.self
+        ).map {
+            try $0.decode(
+                into: Change.init(
+                    userKey:
+                    userID:
+                    jobID:
+                    state:
+                    outcome:
+                    rule:
+                    isAnnounced:
+                    typeBefore:
+                    typeAfter:
+                    assets:
+                    explanation:
                 )
-            return Change(
-                userKey: key,
-                userID: user,
-                jobID: job,
-                state: state,
-                outcome: outcome,
-                rule: rule,
-                isAnnounced: isAnnounced,
-                typeBefore: before,
-                typeAfter: after,
-                assets: assets,
-                explanation: explanation
             )
         }
     }
 
-    /// Hands out all of a run's changes, a thousand at a time.
-    ///
-    /// - Parameters:
-    ///   - id: the run.
-    ///   - body: gets them in the order of users' keys.
-    /// - Throws: `PostgresError`, and what `body` does.
+    /// Hands out all of a run's changes in the order of users' keys, a thousand at a time.
     package func eachChange(of id: Int64, _ body: ([Change]) throws -> Void) async throws {
         var last: Int64 = 0
         while case let changes = try await changes(of: id, after: last), let next = changes.last?.userKey {
@@ -205,10 +157,7 @@ package struct RunRecords: Sendable {
             SELECT c.outcome, c.state, c.announced, count(*)
               FROM entitlement_sync.run_change AS c WHERE c.run_id = \(id) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
             """
-        ).map { row in
-            let (outcome, state, isAnnounced, users) = try row.decode(String.self, String.self, Bool.self, Int64.self)
-            return ChangeCount(outcome: outcome, state: state, isAnnounced: isAnnounced, users: users)
-        }
+        ).map { try $0.decode(into: ChangeCount.init(outcome:state:isAnnounced:users:)) }
     }
 
     /// What became of a user in a run.
@@ -223,13 +172,9 @@ package struct RunRecords: Sendable {
         package var assets: Int64?
     }
 
-    /// What became of everybody in a part of a run.
+    /// What became of every user in a part of a run, by its number from 1; nothing where there is no such part.
     ///
-    /// - Parameters:
-    ///   - id: the run.
-    ///   - part: its number, from 1.
-    /// - Returns: nothing where there is no such part; what goes on has no outcome yet.
-    /// - Throws: `PostgresError`.
+    /// Users whose reading goes on have no outcome yet.
     package func lines(of id: Int64, part: Int32) async throws -> [Line] {
         try await pool.query(
             """
@@ -250,27 +195,8 @@ package struct RunRecords: Sendable {
                                   WHERE r.id = \(id) AND q.number > \(part))
              ORDER BY j.n
             """
-        ).map { row in
-            let (user, job, outcome, rule, explanation, before, after, assets) = try row.decode(
-                String?.self,
-                UUID?.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                String?.self,
-                Int64?.self
-            )
-            return Line(
-                userID: user,
-                jobID: job,
-                outcome: outcome,
-                rule: rule,
-                explanation: explanation,
-                typeBefore: before,
-                typeAfter: after,
-                assets: assets
-            )
+        ).map {
+            try $0.decode(into: Line.init(userID:jobID:outcome:rule:explanation:typeBefore:typeAfter:assets:))
         }
     }
 }

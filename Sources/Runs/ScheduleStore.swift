@@ -61,8 +61,9 @@ package struct ScheduleStore: Sendable {
         var now = Date.now
         for row in rows {
             now = try row.decode(PostgresTimestamp.self, at: 0).date
-            guard let name = try row.decode(String?.self, at: 1) else { continue }
-            guard let scope = RunRecord.Scope(rawValue: try row.decode(String.self, at: 4)) else { continue }
+            guard let name = try row.decode(String?.self, at: 1),
+                let scope = RunRecord.Scope(rawValue: try row.decode(String.self, at: 4))
+            else { continue }
             schedules.append(
                 ScheduleRecord(
                     name: name,
@@ -80,10 +81,7 @@ package struct ScheduleStore: Sendable {
         return (schedules, now)
     }
 
-    /// Sets a schedule; its slots count from now on.
-    ///
-    /// - Parameter schedule: replaces the one of its name.
-    /// - Throws: `PostgresError`.
+    /// Sets a schedule, in place of the one of its name; its slots count from now on.
     package func set(_ schedule: ScheduleRecord) async throws(PostgresError) {
         try await pool.query(
             """
@@ -97,25 +95,18 @@ package struct ScheduleStore: Sendable {
         )
     }
 
-    /// Removes a schedule; a run that it has started goes on.
-    ///
-    /// - Returns: whether there was one.
-    /// - Throws: `PostgresError`.
+    /// Removes a schedule, and returns whether there was one; a run that it has started goes on.
     package func remove(_ name: String) async throws(PostgresError) -> Bool {
         try await pool.query("DELETE FROM entitlement_sync.schedule AS s WHERE s.name = \(name)").affected == 1
     }
 
-    /// Starts a schedule's run.
+    /// Starts a schedule's run for a slot; `fence` is the number under which the caller leads.
     ///
-    /// - Parameters:
-    ///   - name: the schedule's.
-    ///   - slot: for which time.
-    ///   - fence: the number under which the caller leads.
     /// - Returns: the run; `nil`: one of its scope goes on, it was started already, or the caller leads no more.
     /// - Throws: `PostgresError`.
     package func start(_ name: String, slot: Date, fence: Int64) async throws(PostgresError) -> Int64? {
         try await pool.query(
             "SELECT entitlement_sync.start_scheduled(\(fence), \(name), \(PostgresTimestamp(slot)))"
-        ).first?.decode(Int64?.self, at: 0) ?? nil
+        ).first?.decode(Int64?.self, at: 0)
     }
 }

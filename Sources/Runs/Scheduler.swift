@@ -17,12 +17,7 @@ package struct Scheduler: Service {
     /// A schedule that can't be read stays so until an operator mends it.
     private let complaints = Throttle(every: .seconds(600))
 
-    /// Describes a scheduler.
-    ///
-    /// - Parameters:
-    ///   - lead: who starts runs.
-    ///   - store: the schedules.
-    ///   - logger: gets what is started, and schedules that can't be read.
+    /// The logger gets what is started, and schedules that can't be read.
     package init(lead: Leadership, store: ScheduleStore, logger: Logger) {
         self.lead = lead
         self.store = store
@@ -42,13 +37,9 @@ package struct Scheduler: Service {
         leads.record(0)
     }
 
-    /// Starts what is due.
+    /// Starts what is due, and returns how long to wait before the next step.
     ///
     /// Of the slots that were missed the newest is caught up, once.
-    ///
-    /// - Parameter fence: the number under which this process leads.
-    /// - Returns: how long to wait before the next step.
-    /// - Throws: `PostgresError`.
     package func step(_ fence: Int64) async throws -> Duration {
         let (schedules, now) = try await store.all()
         let unreadable = schedules.filter { Self.schedule(of: $0) == nil }.map(\.name)

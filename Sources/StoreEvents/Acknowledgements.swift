@@ -4,8 +4,9 @@ import Queue
 
 /// Sales that Google Play refunds unless they are acknowledged.
 ///
-/// Each is written in the transaction of its grant and deleted once Google Play has taken the call, so that neither a crash
-/// between the two nor one in the middle of the call loses it. A call is repeated only after a read shows it is still due.
+/// Each is written in the transaction of its grant and deleted once Google Play has taken the call, so that neither a
+/// crash between the two nor one in the middle of the call loses it. A call is repeated only after a read shows it is
+/// still due.
 package struct Acknowledgements: Sendable {
     private let pool: PostgresPool
 
@@ -33,8 +34,8 @@ package struct Acknowledgements: Sendable {
         return [PostgresRequest(query)]
     }
 
-    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: a process that dies
-    /// meanwhile has its share taken by others.
+    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: a process
+    /// that dies meanwhile has its share taken by others.
     package func take(upTo limit: Int) async throws(PostgresError) -> [Due] {
         let rows = try await pool.query(
             """
@@ -50,29 +51,19 @@ package struct Acknowledgements: Sendable {
             """
         )
         return try rows.map { row throws(PostgresError) in
-            let (token, product, kind, deadline, called, attempt, isPast, account, profile) = try row.decode(
-                String.self,
-                String.self,
-                String.self,
-                PostgresTimestamp.self,
-                Bool.self,
-                Int32.self,
-                Bool.self,
-                String?.self,
-                String?.self
+            let acknowledgement = Acknowledgement(
+                productID: try row.decode(String.self, at: 1),
+                token: try row.decode(String.self, at: 0),
+                kind: Observation.Kind(rawValue: try row.decode(String.self, at: 2)) ?? .subscription,
+                deadline: try row.decode(Instant.self, at: 3),
+                accountID: try row.decode(String?.self, at: 7),
+                profileID: try row.decode(String?.self, at: 8)
             )
             return Due(
-                acknowledgement: Acknowledgement(
-                    productID: product,
-                    token: token,
-                    kind: Observation.Kind(rawValue: kind) ?? .subscription,
-                    deadline: Instant(deadline),
-                    accountID: account,
-                    profileID: profile
-                ),
-                wasCalled: called,
-                attempt: Int(attempt),
-                isPastDeadline: isPast
+                acknowledgement: acknowledgement,
+                wasCalled: try row.decode(Bool.self, at: 4),
+                attempt: Int(try row.decode(Int32.self, at: 5)),
+                isPastDeadline: try row.decode(Bool.self, at: 6)
             )
         }
     }
@@ -84,14 +75,8 @@ package struct Acknowledgements: Sendable {
         )
     }
 
-    /// Puts one off.
-    ///
-    /// - Parameters:
-    ///   - acknowledgement: which.
-    ///   - wait: for how long, to the millisecond.
-    ///   - error: why; a code.
-    /// - Throws: `PostgresError`.
-    package func putOff(_ acknowledgement: Acknowledgement, for wait: Duration, error: String)
+    /// Postpones one, to the millisecond; `error`: why, a code.
+    package func postpone(_ acknowledgement: Acknowledgement, for wait: Duration, error: String)
         async throws(PostgresError)
     {
         try await pool.query(
@@ -108,11 +93,10 @@ package struct Acknowledgements: Sendable {
         try await Alarms.note(name, detail, in: pool)
     }
 
-    /// Whether some have not come to an end, nor been put off.
+    /// Whether some have neither come to an end nor been postponed.
     package func hasOpen() async throws(PostgresError) -> Bool {
-        let rows = try await pool.query(
+        try await pool.query(
             "SELECT EXISTS (SELECT 1 FROM entitlement_sync.acknowledgement AS a WHERE a.last_error IS NULL)"
-        )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        ).first?.decode(Bool.self, at: 0) ?? false
     }
 }

@@ -15,25 +15,16 @@ package struct Acknowledger: Service {
     }
 
     package let records: Acknowledgements
-    /// Makes the call; whether the sale was taken as granted, or only a read can tell.
-    private let call: @Sendable (Acknowledgement) async throws(ReadFailure) -> GooglePlayAcknowledged
-    /// Reads whether the sale still waits.
-    private let state: @Sendable (Acknowledgement) async throws(ReadFailure) -> GooglePlayAcknowledgementState
+    private let client: GooglePlayClient
     private let signal: Signal
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - records: sales that wait.
-    ///   - client: makes the calls.
-    ///   - signal: raised when sales wait.
-    ///   - logger: gets failures.
+    /// `signal` is raised when sales wait.
     package init(records: Acknowledgements, client: GooglePlayClient, signal: Signal, logger: Logger) {
         self.records = records
+        self.client = client
         self.signal = signal
         self.logger = logger
-        // A user has paid and would lose the purchase: it comes before background work.
-        call = { sale throws(ReadFailure) in try await client.acknowledge(sale, lane: .event) }
-        state = { sale throws(ReadFailure) in try await client.acknowledgementState(of: sale, lane: .event) }
     }
 
     package func run() async {
@@ -59,11 +50,11 @@ package struct Acknowledger: Service {
                 .increment()
             switch outcome {
             case .accepted, .already, .over: try await records.end(sale)
-            case .failed: try await records.putOff(sale, for: Self.wait(due.attempt), error: "refused")
+            case .failed: try await records.postpone(sale, for: Self.wait(due.attempt), error: "refused")
             case .missed:
                 try await records.alarm(
                     "acknowledgement_missed",
-                    "Google Play took back a sale that was granted and not acknowledged within its days: look at the"
+                    "Google Play took back a sale that was granted and not acknowledged within its days: see the"
                         + " worker's log for the reason, and at the Play Console for the orders."
                 )
                 try await records.end(sale)
@@ -71,23 +62,26 @@ package struct Acknowledger: Service {
         } catch {
             // It stands in the records and is taken up again.
             let code = (error as? ReadFailure)?.code.rawValue ?? "\(type(of: error))"
-            try? await records.putOff(sale, for: Self.wait(due.attempt), error: code)
+            try? await records.postpone(sale, for: Self.wait(due.attempt), error: code)
         }
     }
+
+    // A user has paid and would lose the purchase: it comes before background work.
+    private static let lane = Lane.event
 
     private func acknowledge(_ due: Acknowledgements.Due) async throws(ReadFailure) -> Outcome {
         let sale = due.acknowledgement
         if due.wasCalled || due.isPastDeadline {
-            switch try await state(sale) {
+            switch try await client.acknowledgementState(of: sale, lane: Self.lane) {
             case .acknowledged: return .already
             case .over: return due.isPastDeadline ? .missed : .over
             case .unknown: return due.isPastDeadline ? .missed : .failed
             case .pending: break
             }
         }
-        guard case .refused = try await call(sale) else { return .accepted }
+        guard case .refused = try await client.acknowledge(sale, lane: Self.lane) else { return .accepted }
         // A second call, or a race of two, is refused as well: what counts is the sale's state now.
-        switch try await state(sale) {
+        switch try await client.acknowledgementState(of: sale, lane: Self.lane) {
         case .acknowledged: return .already
         case .over: return .over
         case .pending, .unknown: return .failed

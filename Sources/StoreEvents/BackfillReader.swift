@@ -40,18 +40,11 @@ package struct BackfillReader: Service {
     /// After so many failures in a row a run's end waits no longer; as `plan_backfills` has it.
     private static let mostAwaited: Int32 = 3
 
-    /// What follows a failure.
-    ///
-    /// - Parameters:
-    ///   - failure: why the list could not be read.
-    ///   - failures: how often it had failed in a row before.
-    /// - Returns: the wait, and how often it has failed in a row by now.
+    /// The wait after a failure, and how often it has failed in a row by now.
     func next(after failure: ReadFailure, failures: Int32) -> (pause: Duration, failures: Int32) {
         let attempt = min(Int(failures), retry.maxAttempts - 2)
         let next = retry.next(after: failure, attempt: attempt, age: .zero, jitter: .random(in: 0...1))
-        guard case .again(let pause, _) = next else {
-            return (retry.backoffCap, max(failures + 1, Self.mostAwaited))
-        }
+        guard case .again(let pause, _) = next else { return (retry.backoffCap, max(failures + 1, Self.mostAwaited)) }
         // Our own limit is no failure: it is waited for.
         return (pause, failure.code == .budgetExhausted ? failures : failures + 1)
     }
@@ -63,13 +56,8 @@ package struct BackfillReader: Service {
             repeat {
                 let end = min(list.window(after: failures).map { start + $0 } ?? taken.until, taken.until)
                 try await list.read(start, end) { page in
-                    let isKept = try await listings.keep(
-                        page,
-                        from: list.source,
-                        isOwned: list.isOwned,
-                        of: taken
-                    )
-                    guard isKept else { throw Overtaken() }
+                    guard try await listings.keep(page, from: list.source, isOwned: list.isOwned, of: taken)
+                    else { throw Overtaken() }
                 }
                 guard try await listings.move(taken, to: end) else { throw Overtaken() }
                 failures = 0
@@ -83,7 +71,7 @@ package struct BackfillReader: Service {
             // A shutdown is no failure; a task of its own, because this one may be cancelled.
             guard !Task.isCancelled, failure?.code != .interrupted else {
                 return try await Task { [failures] in
-                    try await listings.putOff(taken, for: .zero, code: nil, failures: failures)
+                    try await listings.postpone(taken, for: .zero, code: nil, failures: failures)
                 }.value
             }
             // What the database refused is tried again as what the store did.
@@ -93,7 +81,7 @@ package struct BackfillReader: Service {
                 "a store's list could not be read; the run goes on",
                 metadata: describe(taken).merging(["error.code": "\(code)"]) { $1 }
             )
-            try await listings.putOff(taken, for: next.pause, code: code, failures: next.failures)
+            try await listings.postpone(taken, for: next.pause, code: code, failures: next.failures)
             // A sandbox alone may be closed to keys that are right.
             if failure?.code == .unauthorized, list.name == list.source.rawValue {
                 try await listings.noteRefusal(by: list.source)
@@ -107,7 +95,7 @@ package struct BackfillReader: Service {
 }
 
 extension StoreList {
-    /// What is listed at a time: less the more often it has failed, so that what can't be listed in one go is listed in several.
+    /// What is listed at a time: less the more often it has failed, so that a list that is too long comes in parts.
     fileprivate func window(after failures: Int32) -> Duration? {
         window.map { max($0 / (1 << min(Int(failures), 8)), .seconds(300)) }
     }

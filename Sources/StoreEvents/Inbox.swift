@@ -11,53 +11,29 @@ package struct Inbox: Sendable {
     /// An event as it is kept.
     package struct Event: Sendable, Hashable {
         /// The sender's own.
-        package var id: String
-        package var kind: String
-        package var occurredAt: Instant?
+        var id: String
+        var kind: String
+        var occurredAt: Instant?
         /// It speaks of access that begins or goes on.
-        package var announcesAccess: Bool
+        var announcesAccess: Bool
         /// Ids that may be users'; those with line breaks are none.
-        package var users: [String]
+        var users: [String] = []
         /// What else shows which users it may concern, as `drain_inbox` reads it: a JSON object; `nil`: nothing.
-        package var about: String?
+        var about: String?
+        /// The message as it came.
+        package var body: [UInt8]
+
         /// The ids as they travel: most events name one user, and JSON for each costs more than the rest.
         var names: String? {
             let lines = users.filter { !$0.utf8.contains(UInt8(ascii: "\n")) }
             return lines.isEmpty ? nil : lines.joined(separator: "\n")
         }
-
-        /// Its words.
-        package var body: [UInt8]
-
-        package init(
-            id: String,
-            kind: String,
-            occurredAt: Instant?,
-            announcesAccess: Bool,
-            users: [String] = [],
-            about: String? = nil,
-            body: [UInt8]
-        ) {
-            self.users = users
-            self.id = id
-            self.kind = kind
-            self.occurredAt = occurredAt
-            self.announcesAccess = announcesAccess
-            self.about = about
-            self.body = body
-        }
     }
 
-    /// Keeps events; those that were kept before stay as they are.
-    ///
-    /// - Parameters:
-    ///   - events: of one sender.
-    ///   - source: the sender.
-    /// - Returns: how many are new.
-    /// - Throws: `PostgresError`; nothing is kept then.
+    /// Keeps a sender's events, all or none, and returns how many are new; those on record stay as they are.
     @discardableResult
     package func accept(_ events: [Event], from source: Store) async throws(PostgresError) -> Int64 {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT entitlement_sync.accept_events(
                        \(source.rawValue), \(events.map(\.id)), \(events.map(\.kind)),
@@ -65,8 +41,7 @@ package struct Inbox: Sendable {
                        \(events.map(\.about)),
                        \(events.map { PostgresBytes($0.body) }))
             """
-        )
-        return try rows.first?.decode(Int64.self, at: 0) ?? 0
+        ).first?.decode(Int64.self, at: 0) ?? 0
     }
 
     /// What became of events that were due.
@@ -77,20 +52,14 @@ package struct Inbox: Sendable {
         package var queued: Int64
     }
 
-    /// Examines events that are due.
-    ///
-    /// - Parameter most: how many at a time.
-    /// - Returns: how many there were.
-    /// - Throws: `PostgresError`.
+    /// Examines events that are due, `most` at a time.
     package func drain(upTo most: Int = 500) async throws -> Drained {
         try await pool.retrying { connection in
             try await connection.query("SELECT entitlement_sync.spell_inbox(\(Int32(clamping: most)))")
             let rows = try await connection.query(
                 "SELECT d.examined, d.queued FROM entitlement_sync.drain_inbox(\(Int32(clamping: most))) AS d"
             )
-            guard let row = rows.first else { return Drained(examined: 0, queued: 0) }
-            let (examined, queued) = try row.decode(Int64.self, Int64.self)
-            return Drained(examined: examined, queued: queued)
+            return try rows.first?.decode(into: Drained.init(examined:queued:)) ?? Drained(examined: 0, queued: 0)
         }
     }
 
@@ -123,23 +92,15 @@ package struct Inbox: Sendable {
         }
     }
 
-    /// Takes events whose stores are to be asked about them; one that is not answered is handed out again.
-    ///
-    /// - Parameter most: how many at a time.
-    /// - Returns: the events, those that have waited longest first.
-    /// - Throws: `PostgresError`.
+    /// Takes events whose stores are to be asked about them, those that have waited longest first; one that is not
+    /// answered is handed out again.
     package func takeAsks(upTo most: Int) async throws -> [Ask] {
         try await pool.query(
             "SELECT t.id, t.attempt, t.is_backfilled, t.about FROM entitlement_sync.take_asks(\(Int32(clamping: most))) AS t"
-        ).map { row in
-            let (id, attempt, isListed, about) = try row.decode(Int64.self, Int32.self, Bool.self, String.self)
-            return Ask(id: id, attempt: attempt, isListed: isListed, about: about)
-        }
+        ).map { try $0.decode(into: Ask.init(id:attempt:isListed:about:)) }
     }
 
     /// Keeps what stores said; what is new is examined at once.
-    ///
-    /// - Throws: `PostgresError`.
     package func keep(_ answers: [Answer]) async throws {
         try await pool.query(
             """
@@ -150,34 +111,37 @@ package struct Inbox: Sendable {
         )
     }
 
-    /// Whether events wait that are due to be examined.
-    ///
-    /// - Parameter asks: whether those count too that stores are to be asked about, now or in a moment.
-    /// - Returns: whether there is one.
-    /// - Throws: `PostgresError`.
+    /// Whether events are due to be examined; `asks`: or stores are to be asked about some, now or in a moment.
     package func hasNew(orAsks asks: Bool = false) async throws -> Bool {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i
                             WHERE i.state IN ('received', 'waiting') AND i.due <= now())
                 OR \(asks) AND EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i
                                          WHERE i.ask_due IS NOT NULL AND i.state = 'waiting')
             """
-        )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        ).first?.decode(Bool.self, at: 0) ?? false
     }
 
-    /// Forgets old events.
-    ///
-    /// - Parameters:
-    ///   - bodiesDays: after how many days their words go.
-    ///   - eventsDays: after how many days they go altogether.
-    /// - Returns: whether there is more to forget.
-    /// - Throws: `PostgresError`.
+    /// Forgets events' bodies and whole events after so many days; returns whether there is more to forget.
     package func forget(bodiesAfter bodiesDays: Int, eventsAfter eventsDays: Int) async throws -> Bool {
-        let rows = try await pool.query(
+        try await pool.query(
             "SELECT entitlement_sync.forget_events(\(Int32(clamping: bodiesDays)), \(Int32(clamping: eventsDays)))"
+        ).first?.decode(Bool.self, at: 0) ?? false
+    }
+}
+
+extension Inbox.Event {
+    /// A store's event with the message that it came in.
+    package init(keeping event: StoreEvent, body: [UInt8]) {
+        self.init(
+            id: event.id,
+            kind: event.kind,
+            occurredAt: event.occurredAt,
+            announcesAccess: event.announcesAccess,
+            users: event.users,
+            about: event.about,
+            body: body
         )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 }

@@ -15,12 +15,9 @@ package struct InboxProcessor: Service {
     private let logger: Logger
     private let examined = Counter(label: "entitlement_sync_events_looked_total")
 
-    /// - Parameters:
-    ///   - inbox: the events.
-    ///   - dequeue: raised when jobs were queued.
-    ///   - longestPause: up to which the pause grows while no event comes.
-    ///   - rest: how long to leave the machine to jobs after work that took so long.
-    ///   - logger: gets failures.
+    /// `dequeue` is raised when jobs were queued, and the pause grows up to `longestPause` while no event comes.
+    ///
+    /// `rest`: how long to leave the machine to jobs after work that took so long.
     package init(
         _ inbox: Inbox,
         dequeue: DequeueSignal,
@@ -54,8 +51,7 @@ package struct InboxProcessor: Service {
     }
 }
 
-/// Asks the stores about events that lead to no user by themselves: the first event of a purchase, or a customer without
-/// an id of ours.
+/// Asks the stores about events that lead to no user: the first one of a purchase, or a customer without an id of ours.
 package struct EventResolver: Service {
     /// Events whose stores are asked together.
     private static let batch = 20
@@ -65,11 +61,7 @@ package struct EventResolver: Service {
     private let longestPause: Duration
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - inbox: the events.
-    ///   - longestPause: up to which the pause grows while no event comes.
-    ///   - logger: gets failures.
-    ///   - resolve: asks the store of an event.
+    /// `longestPause`: up to which the pause grows while no event comes; `resolve` asks the store of an event.
     package init(
         _ inbox: Inbox,
         longestPause: Duration,

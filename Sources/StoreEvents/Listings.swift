@@ -5,7 +5,8 @@ import RateLimits
 
 /// Stores' lists that runs read, as workers take them up.
 ///
-/// What a list holds comes into the inbox as if it had been delivered; each step checks that its reader still has the turn.
+/// What a list holds comes into the inbox as if it had been delivered; each step checks that the list is still its
+/// reader's.
 package struct Listings: Sendable {
     /// How long a list is a worker's without a sign of life.
     private static let lease = Duration.seconds(60)
@@ -22,18 +23,14 @@ package struct Listings: Sendable {
         package var turn: Int32
         /// How often it has failed in a row.
         package var failures: Int32
-        /// Whatever came before was listed.
+        /// Everything before this was listed.
         package var reached: Instant
         package var until: Instant
     }
 
-    /// Takes a list up; others take it up where nothing was heard of it for a minute.
+    /// Takes up a list that goes back as far as `reach`; `nil`: no run has it waiting.
     ///
-    /// - Parameters:
-    ///   - list: its name.
-    ///   - reach: how far back it goes.
-    /// - Returns: `nil`: no run has it waiting.
-    /// - Throws: `PostgresError`.
+    /// Other workers take it up after a minute in which its reader has kept nothing.
     package func take(_ list: String, reach: Duration) async throws(PostgresError) -> Taken? {
         let row = try await pool.query(
             """
@@ -44,20 +41,13 @@ package struct Listings: Sendable {
             """
         ).first
         guard let row else { return nil }
-        let (run, turn, failures, reached, until) = try row.decode(
-            Int64.self,
-            Int32.self,
-            Int32.self,
-            PostgresTimestamp.self,
-            PostgresTimestamp.self
-        )
         return Taken(
-            run: run,
+            run: try row.decode(Int64.self, at: 0),
             list: list,
-            turn: turn,
-            failures: failures,
-            reached: Instant(reached),
-            until: Instant(until)
+            turn: try row.decode(Int32.self, at: 1),
+            failures: try row.decode(Int32.self, at: 2),
+            reached: try row.decode(Instant.self, at: 3),
+            until: try row.decode(Instant.self, at: 4)
         )
     }
 
@@ -65,23 +55,13 @@ package struct Listings: Sendable {
     package struct Page: Sendable {
         package var events: [Inbox.Event]
         /// Texts that did not show that they are the store's: nothing of them is kept.
-        package var refused: Int
-
-        package init(events: [Inbox.Event], refused: Int = 0) {
-            self.events = events
-            self.refused = refused
-        }
+        var refused = 0
     }
 
-    /// Keeps a page's events; those that were kept before stay as they are.
+    /// Keeps the events of a store's page, all or none; those that were kept before stay as they are.
     ///
-    /// - Parameters:
-    ///   - page: of one store.
-    ///   - source: whose.
-    ///   - isOwned: events about purchases without a known owner are counted, and not kept.
-    ///   - taken: the list.
-    /// - Returns: `false`: another worker goes on with it, or the run does not.
-    /// - Throws: `PostgresError`; nothing is kept then.
+    /// `isOwned`: events about purchases without a known owner are counted, and not kept. Returns `false` where another
+    /// worker goes on with the list, or the run does not.
     package func keep(
         _ page: Page,
         from source: Store,
@@ -102,10 +82,7 @@ package struct Listings: Sendable {
         ).first?.decode(Bool.self, at: 0) ?? false
     }
 
-    /// Notes that a list was read up to an instant; at its end it is over.
-    ///
-    /// - Returns: `false`: another worker goes on with it, or the run does not.
-    /// - Throws: `PostgresError`.
+    /// Notes that a list was read up to an instant; `false`: another worker goes on with it, or the run does not.
     package func move(_ taken: Taken, to instant: Instant) async throws(PostgresError) -> Bool {
         try await pool.query(
             """
@@ -116,24 +93,16 @@ package struct Listings: Sendable {
         ).first?.decode(Bool.self, at: 0) ?? false
     }
 
-    /// Tells an operator that a store refuses our credentials.
-    ///
-    /// - Parameter store: whose list it is.
-    /// - Throws: `PostgresError`.
+    /// Notes for the operator that a store refuses our credentials.
     package func noteRefusal(by store: Store) async throws {
         guard let words = CredentialAlarm.advice[store] else { return }
         try await Alarms.note(CredentialAlarm.name(of: store), words, in: pool)
     }
 
-    /// Puts a list off.
+    /// Postpones a list that has failed so often in a row by now.
     ///
-    /// - Parameters:
-    ///   - taken: which.
-    ///   - pause: for how long.
-    ///   - code: why it can't be read; `nil`: its reader goes, and others may go on.
-    ///   - failures: how often it has failed in a row by now.
-    /// - Throws: `PostgresError`.
-    package func putOff(
+    /// `code`: why it can't be read; `nil`: its reader stops, and others may go on.
+    package func postpone(
         _ taken: Taken,
         for pause: Duration,
         code: String?,

@@ -1,4 +1,4 @@
-package import Entitlements
+import Entitlements
 package import Logging
 import SignedTokens
 package import StoreClients
@@ -7,43 +7,21 @@ package import StoreClients
 package struct StoreList: Sendable {
     /// As runs' records have it.
     package var name: String
-    package var source: Store
+    var source: Store
     /// How far back it goes.
-    package var reach: Duration
+    var reach: Duration
     /// What is listed at a time, and not again once it was listed to its end; `nil`: all of it.
-    package var window: Duration?
+    var window: Duration?
     /// Nothing is kept of purchases without a known owner.
-    package var isOwned: Bool
+    var isOwned = false
     /// Reads what was sent between two instants, page by page, in the lane of sweeps.
-    package var read: @Sendable (Instant, Instant, _ each: (Listings.Page) async throws -> Void) async throws -> Void
-
-    package init(
-        name: String,
-        source: Store,
-        reach: Duration,
-        window: Duration? = nil,
-        isOwned: Bool = false,
-        read:
-            @escaping @Sendable (Instant, Instant, _ each: (Listings.Page) async throws -> Void) async throws -> Void
-    ) {
-        self.name = name
-        self.source = source
-        self.reach = reach
-        self.window = window
-        self.isOwned = isOwned
-        self.read = read
-    }
+    var read: @Sendable (Instant, Instant, _ each: (Listings.Page) async throws -> Void) async throws -> Void
 }
 
 extension StoreList {
-    /// The App Store's notifications.
+    /// The App Store's notifications by the day, verified as those that are delivered.
     ///
-    /// - Parameters:
-    ///   - client: asks for them.
-    ///   - notifications: verifies them as those that are delivered.
-    ///   - environment: whose.
-    ///   - logger: hears of those that don't verify, by their fault alone.
-    /// - Returns: a list of days.
+    /// `logger`: gets the faults of those that don't verify.
     package static func notifications(
         _ client: AppStoreClient,
         understood notifications: AppStoreNotifications,
@@ -70,7 +48,7 @@ extension StoreList {
                 for text in texts {
                     do throws(ProofRefusal) {
                         let event = try await notifications.event(signed: text)
-                        page.events.append(Inbox.Event(event, body: AppStoreNotifications.body(of: text)))
+                        page.events.append(Inbox.Event(keeping: event, body: AppStoreNotifications.body(of: text)))
                     } catch {
                         page.refused += 1
                         codes.insert(error.code)
@@ -90,10 +68,7 @@ extension StoreList {
         }
     }
 
-    /// Google Play's voided purchases, up to the moment of the asking.
-    ///
-    /// - Parameter client: asks for them.
-    /// - Returns: a list that is read at once.
+    /// Google Play's voided purchases up to now, in one go.
     package static func voided(_ client: GooglePlayClient) -> StoreList {
         StoreList(
             name: Store.googlePlay.rawValue,
@@ -102,23 +77,8 @@ extension StoreList {
             isOwned: true
         ) { start, _, each in
             try await client.voided(since: start, lane: .sweep) { items in
-                try await each(.init(events: items.map { Inbox.Event($0.event, body: $0.body) }))
+                try await each(.init(events: items.map { Inbox.Event(keeping: $0.event, body: $0.body) }))
             }
         }
-    }
-}
-
-extension Inbox.Event {
-    /// An event as the API keeps it.
-    fileprivate init(_ event: StoreEvent, body: [UInt8]) {
-        self.init(
-            id: event.id,
-            kind: event.kind,
-            occurredAt: event.occurredAt,
-            announcesAccess: event.announcesAccess,
-            users: event.users,
-            about: event.about,
-            body: body
-        )
     }
 }

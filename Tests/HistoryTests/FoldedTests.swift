@@ -92,7 +92,7 @@ extension Lane {
         while try await watch.step() {}
         answers += try await watch.found().map { "\($0.name) \($0.broken)" }.sorted()
         let drift = try await watch.drift()
-        answers.append("drift \(drift?.looked ?? -1) \(drift?.users.description(by: \.rawValue) ?? "")")
+        answers.append("drift \(drift?.checked ?? -1) \(drift?.users.description(by: \.rawValue) ?? "")")
         answers += try await lines { !$0.contains("confirmed") && !$0.hasPrefix("Job ") }
         return answers
     }

@@ -45,7 +45,7 @@ struct BudgetTests {
     )
     func throttled(status: Int) async throws {
         try await World.with { world in
-            let gate = StoreRateLimiter(.googlePlay, budget: budget(world, 0), logger: .quiet).gate
+            let gate = StoreRateLimiter(.googlePlay, budget: budget(world, 0), logger: .quiet).permit
             try await gate.admit(.restore)
             gate.report(StoreAnswer(status: status, failure: .throttled, retryAfter: .seconds(90)))
             let refusal = await #expect(throws: ReadFailure.self) { try await gate.admit(.restore) }
@@ -60,7 +60,7 @@ struct BudgetTests {
         try await World.with { world in
             let budget = budget(world, 480)
             while try await budget.take(1000, for: .sweep).tokens > 0 {}
-            let gate = StoreRateLimiter(budget: budget, logger: .quiet).gate
+            let gate = StoreRateLimiter(budget: budget, logger: .quiet).permit
             let waiting = Task { try await gate.admit(.sweep) }
             waiting.cancel()
             // Without an end of its own this would last as long as the gate's patience.

@@ -1,6 +1,6 @@
 import Entitlements
 import Queue
-import RateLimits
+@testable import RateLimits
 @testable import Reconciliation
 import TestSupport
 import Testing

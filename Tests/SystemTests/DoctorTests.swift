@@ -72,7 +72,7 @@ struct DoctorTests {
                 INSERT INTO entitlement_sync.worker (epoch, host, pid, version, started_at, expires_at)
                 VALUES (2000000000, 'here', 1, 'any', now() - interval '2 hours', now() + interval '1 hour');
                 UPDATE entitlement_sync.invariant_check AS c SET broken = NULL, checked_at = now() - interval '5 minutes'
-                 WHERE c.name = 'drift.looked'
+                 WHERE c.name = 'drift.checked'
                 """
         ),
         Finding(

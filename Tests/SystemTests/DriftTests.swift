@@ -56,7 +56,7 @@ import Testing
             )
             try await InvariantMonitor(pool: world.pool).run()
             let drift = try #require(try await InvariantMonitor(pool: world.pool).drift())
-            #expect(drift.looked == 1)
+            #expect(drift.checked == 1)
             #expect(drift.users[.subscriberWithoutAccess] == holding.without)
             #expect(drift.users[.freeWithAccess] == holding.free)
             #expect(drift.agreement == (holding.without + holding.free == 0 ? 1 : 0))

@@ -4,7 +4,7 @@ import Foundation
 import Postgres
 import Queue
 import Reconciliation
-import StoreEvents
+@testable import StoreEvents
 import SupportDesk
 import TestSupport
 import Testing

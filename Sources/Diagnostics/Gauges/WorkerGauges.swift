@@ -7,16 +7,15 @@ import Reconciliation
 /// What is true of the queue, the stores and the records at this moment; the same whichever worker is asked.
 package struct WorkerGauges: Sendable {
     private let queue: JobQueue
-    private let laws: InvariantMonitor
-    private let gates: StoreRateLimiters
-    /// It reads the whole queue.
+    private let invariants: InvariantMonitor
+    private let limiters: StoreRateLimiters
+    /// To read every figure costs a scan of the whole queue.
     private let turn = Throttle(every: .seconds(10))
 
-    /// Describes where the figures come from.
-    package init(queue: JobQueue, laws: InvariantMonitor, gates: StoreRateLimiters) {
+    package init(queue: JobQueue, invariants: InvariantMonitor, limiters: StoreRateLimiters) {
         self.queue = queue
-        self.laws = laws
-        self.gates = gates
+        self.invariants = invariants
+        self.limiters = limiters
     }
 
     /// Reads every figure, at most every ten seconds; one that can't be read keeps its value.
@@ -33,16 +32,16 @@ package struct WorkerGauges: Sendable {
                 }
             }
         }
-        if let found = try? await laws.found() {
+        if let found = try? await invariants.found() {
             for (name, broken) in found {
                 Gauge(label: "entitlement_sync_law_broken", dimensions: [("law", name)]).record(broken)
             }
         }
-        if let drift = try? await laws.drift() {
+        if let drift = try? await invariants.drift() {
             for (kind, users) in drift.users {
                 Gauge(label: "entitlement_sync_drift_users", dimensions: [("kind", kind.rawValue)]).record(users)
             }
-            Gauge(label: "entitlement_sync_drift_looked_users").record(drift.looked)
+            Gauge(label: "entitlement_sync_drift_looked_users").record(drift.checked)
             Gauge(label: "entitlement_sync_evidence_oldest_seconds").record(drift.oldestEvidenceSeconds)
             if let agreement = drift.agreement {
                 Gauge(label: "entitlement_sync_record_agreement_ratio").record(agreement)
@@ -55,10 +54,10 @@ package struct WorkerGauges: Sendable {
                 }
             }
         }
-        for entry in gates.entries {
+        for entry in limiters.entries {
             let labels = [("store", entry.credential)]
             Gauge(label: "entitlement_sync_store_breaker_open", dimensions: labels)
-                .record(entry.gate.isBreakerOpen ? 1 : 0)
+                .record(entry.limiter.isBreakerOpen ? 1 : 0)
             guard let level = try? await entry.budget.level() else { continue }
             if entry.budget.perMinute > 0 {
                 Gauge(label: "entitlement_sync_store_budget_requests", dimensions: labels).record(level.tokens)

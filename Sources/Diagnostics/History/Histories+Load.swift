@@ -6,8 +6,8 @@ import Queue
 extension Histories {
     /// Loads what was written down about users; one statement a table, whatever their number.
     ///
-    /// `moment`: of what was decided later only the first, and nothing that was asked later, so that the newest of then are
-    /// there however long ago it is.
+    /// `moment`: of what was decided later only the first, and nothing that was asked later, so that the newest of then
+    /// are there however long ago it is.
     func load(_ users: [One], until moment: Instant? = nil, on connection: PostgresConnection) async throws -> [One] {
         guard !users.isEmpty else { return [] }
         let keys = users.map(\.history.userKey)
@@ -33,8 +33,7 @@ extension Histories {
             let most = Int(mostDecisions) + (later ? 1 : 0)
             one.history.decisions = Array((decisions[key] ?? []).suffix(most))
             one.history.items = own.suffix(Int(mostItems)) + elsewhere
-            one.history.isCut =
-                (decisions[key]?.count ?? 0) > most || own.count > Int(mostItems)
+            one.history.isCut = (decisions[key]?.count ?? 0) > most || own.count > Int(mostItems)
             one.history.grants = grants[key] ?? []
             one.history.lineages = lines.map(\.line)
             one.history.transfers = moved
@@ -63,31 +62,19 @@ extension Histories {
             """
         )
         for row in rows {
-            let (key, id, at, kind, rule, outcome, before, after, observed, explanation) = try row.decode(
-                Int64.self,
-                Int64.self,
-                PostgresTimestamp.self,
-                Int16.self,
-                String.self,
-                String.self,
-                String?.self,
-                String?.self,
-                Bool.self,
-                String.self
+            let kind = try row.decode(Int16.self, at: 3)
+            let decision = PastDecision(
+                id: try row.decode(Int64.self, at: 1),
+                at: try row.decode(Instant.self, at: 2),
+                kind: JobKind(rawValue: kind) ?? .reconcile,
+                rule: try row.decode(String.self, at: 4),
+                outcome: try row.decode(String.self, at: 5),
+                typeBefore: try row.decode(String?.self, at: 6).flatMap(UserType.init),
+                typeAfter: try row.decode(String?.self, at: 7).flatMap(UserType.init),
+                isObserved: try row.decode(Bool.self, at: 8),
+                explanation: try row.decode(String.self, at: 9)
             )
-            decisions[key, default: []].append(
-                PastDecision(
-                    id: id,
-                    at: Instant(at),
-                    kind: JobKind(rawValue: kind) ?? .reconcile,
-                    rule: rule,
-                    outcome: outcome,
-                    typeBefore: before.flatMap(UserType.init),
-                    typeAfter: after.flatMap(UserType.init),
-                    isObserved: observed,
-                    explanation: explanation
-                )
-            )
+            decisions[try row.decode(Int64.self, at: 0), default: []].append(decision)
         }
         return decisions
     }
@@ -173,23 +160,12 @@ extension Histories {
             """
         )
         for row in rows {
-            let (key, id, created, until, revoked, reason) = try row.decode(
-                Int64.self,
-                Int64.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp?.self,
-                String.self
-            )
-            grants[key, default: []].append(
-                PastGrant(
-                    id: id,
-                    createdAt: Instant(created),
-                    until: Instant(until),
-                    revokedAt: revoked.map(Instant.init),
-                    reason: reason
+            try row.decode {
+                (key: Int64, id: Int64, created: Instant, until: Instant, revoked: Instant?, reason: String) in
+                grants[key, default: []].append(
+                    PastGrant(id: id, createdAt: created, until: until, revokedAt: revoked, reason: reason)
                 )
-            )
+            }
         }
         return grants
     }

@@ -13,15 +13,7 @@ extension Histories {
                AND (x.from_key = ANY (\(keys)) OR x.to_key = ANY (\(keys)))
              ORDER BY x.ended_at, x.id
             """
-        ).map { row in
-            let (at, purchase, from, to) = try row.decode(
-                PostgresTimestamp.self,
-                Int64.self,
-                Int64?.self,
-                Int64.self
-            )
-            return PastTransfer(at: Instant(at), purchase: purchase, from: from, to: to)
-        }
+        ).map { try $0.decode(into: PastTransfer.init(at:purchase:from:to:)) }
     }
 
     /// The ledger's rows that users own or lost, those that readings named, and what they became part of.
@@ -47,24 +39,15 @@ extension Histories {
              ORDER BY p.id
             """
         ).map { row in
-            let (id, owner, since, firstSeen, transferred, merged, former) = try row.decode(
-                Int64.self,
-                Int64?.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp.self,
-                PostgresTimestamp?.self,
-                Int64?.self,
-                Int64?.self
-            )
             let line = Lineage(
-                id: id,
-                ownerKey: owner,
-                ownerSince: Instant(since),
-                firstSeenAt: Instant(firstSeen),
-                transferredAt: transferred.map(Instant.init),
-                mergedInto: merged
+                id: try row.decode(Int64.self, at: 0),
+                ownerKey: try row.decode(Int64?.self, at: 1),
+                ownerSince: try row.decode(Instant.self, at: 2),
+                firstSeenAt: try row.decode(Instant.self, at: 3),
+                transferredAt: try row.decode(Instant?.self, at: 4),
+                mergedInto: try row.decode(Int64?.self, at: 5)
             )
-            return (line, former)
+            return (line, try row.decode(Int64?.self, at: 6))
         }
     }
 

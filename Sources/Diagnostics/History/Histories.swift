@@ -26,24 +26,14 @@ package struct Histories: Sendable {
         self.mostItems = mostItems
     }
 
-    /// One user's past.
-    ///
-    /// - Parameter userID: the host's.
-    /// - Returns: `nil` where no job ever concerned such a user.
-    /// - Throws: `PostgresError`.
+    /// One user's past, by the host's id; `nil` where no job ever concerned such a user.
     package func history(of userID: String) async throws -> One? {
-        try await reading { connection in
-            try await load(users([userID], on: connection), on: connection).first
-        }
+        try await reading { try await load(users([userID], on: $0), on: $0).first }
     }
 
-    /// How a user stood at a moment, as far as was known then.
+    /// How a user stood at a moment, as far as was known then, and what cannot be said.
     ///
-    /// - Parameters:
-    ///   - userID: the host's; nothing is known of a user without any job.
-    ///   - moment: when.
-    /// - Returns: what was known, and what cannot be said.
-    /// - Throws: `PostgresError`.
+    /// Nothing is known of a user without any job.
     package func state(of userID: String, at moment: Instant) async throws -> PastState {
         try await reading { connection in
             guard let one = try await load(users([userID], on: connection), until: moment, on: connection).first else {
@@ -79,13 +69,11 @@ package struct Histories: Sendable {
         guard let userIDs else {
             var last: Int64 = 0
             while true {
-                let (end, users) = try await reading { connection in
-                    try await stretch(after: last, since: since, on: connection)
-                }
+                let (end, users) = try await reading { try await stretch(after: last, since: since, on: $0) }
                 guard let end else { return [] }
                 for start in stride(from: 0, to: users.count, by: Int(Self.page)) {
                     let some = Array(users[start..<min(start + Int(Self.page), users.count)])
-                    try await body(try await reading { connection in try await load(some, on: connection) })
+                    try await body(try await reading { try await load(some, on: $0) })
                 }
                 last = end
             }
@@ -94,9 +82,7 @@ package struct Histories: Sendable {
         let sorted = userIDs.sortedExactly
         for start in stride(from: 0, to: sorted.count, by: Int(Self.page)) {
             let wanted = Array(sorted[start..<min(start + Int(Self.page), sorted.count)])
-            let page = try await reading { connection in
-                try await load(users(wanted, on: connection), on: connection)
-            }
+            let page = try await reading { try await load(users(wanted, on: $0), on: $0) }
             let found = Set(page.compactMap { $0.userID.map(ExactText.init) })
             unknown += wanted.filter { !found.contains(ExactText($0)) }
             try await body(page)
@@ -125,7 +111,7 @@ package struct Histories: Sendable {
 
     /// Users with a decision, among the next known ones.
     ///
-    /// Their newest decision tells, as those of a user ascend with time: each stretch costs the same, wherever it begins.
+    /// A user's decisions ascend with time, so the newest tells: each stretch costs the same, wherever it begins.
     ///
     /// - Returns: the key that the stretch ends with, `nil` where it is empty; and who is wanted of it.
     private func stretch(
@@ -149,16 +135,13 @@ package struct Histories: Sendable {
         return (try rows.last?.decode(Int64.self, at: 0), users)
     }
 
+    /// Reads a row's first four columns.
     private static func user(_ row: PostgresRow) throws -> One {
-        let key = try row.decode(Int64.self, at: 0)
-        let id = try row.decode(String?.self, at: 1)
-        let everObserved = try row.decode(Bool.self, at: 2)
-        let sandbox = try row.decode(PostgresTimestamp?.self, at: 3)
         let history = UserHistory(
-            userKey: key,
-            sandboxUntil: sandbox.map(Instant.init),
-            everObserved: everObserved
+            userKey: try row.decode(Int64.self, at: 0),
+            sandboxUntil: try row.decode(Instant?.self, at: 3),
+            everObserved: try row.decode(Bool.self, at: 2)
         )
-        return One(userID: id, history: history)
+        return One(userID: try row.decode(String?.self, at: 1), history: history)
     }
 }

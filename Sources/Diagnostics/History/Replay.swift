@@ -36,9 +36,6 @@ package struct Replay: Sendable {
     private let settings: DecisionSettings
     private let histories: Histories
 
-    /// - Parameters:
-    ///   - pool: of a database user who may read the records; nothing is written.
-    ///   - settings: today's.
     package init(pool: PostgresPool, settings: DecisionSettings) {
         self.pool = pool
         self.settings = settings
@@ -48,7 +45,7 @@ package struct Replay: Sendable {
     /// Replays decisions about users.
     ///
     /// - Parameters:
-    ///   - userIDs: whose; `nil`: everybody's.
+    ///   - userIDs: whose; `nil`: all users'.
     ///   - since: every decision from then on; `nil`: the newest of each user.
     ///   - hand: gets each difference, by user and then oldest first.
     /// - Returns: the totals, and those of `userIDs` without any job.

@@ -38,18 +38,36 @@ package struct Shadow: Sendable {
 
     /// One user's newest decision, that was only observed.
     package struct Line: Sendable {
-        package var userKey: Int64
+        var userKey: Int64
         package var userID: String
         package var at: PostgresTimestamp
+        /// The decision's kind of job.
+        var job: Int16
         package var rule: String
         package var outcome: String
         package var typeBefore: String?
         /// What we would have set.
         package var ours: String?
+        package var explanation: String
         /// What the host has now; `nil`: no such user.
         package var host: String?
-        package var explanation: String
-        package var kind: Kind
+
+        /// How the decision and the host stand.
+        package var kind: Kind {
+            guard let host, let typeBefore, let ours else { return .gone }
+            let rule = Rule(rawValue: rule)
+            if rule == .notEligible { return .notEligible }
+            let subscriber = UserType.subscriber.rawValue
+            let givesAccess = rule == .storeAccess || rule == .grantAccess || rule == .ownerFollowedRevenuecat
+            // What a restore leaves without access is the reconcile's, which has not been yet.
+            let waits =
+                outcome == Outcome.deferred.rawValue
+                || job == JobKind.restore.rawValue && typeBefore == subscriber && !givesAccess
+            if waits { return host == subscriber ? .deferred : .deferredHostDemoted }
+            if host == ours { return .agrees }
+            if typeBefore == ours { return host == subscriber ? .hostPromoted : .hostDemoted }
+            return ours == subscriber ? .wouldPromote : .wouldDemote
+        }
     }
 
     private let pool: PostgresPool
@@ -57,13 +75,9 @@ package struct Shadow: Sendable {
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// Compares everybody whose newest decision was only observed.
+    /// Counts all users whose newest decision was only observed, and is not older than `since`, by kind.
     ///
-    /// - Parameters:
-    ///   - since: leaves out those whose newest decision is older.
-    ///   - hand: gets each difference, in the order of users' keys.
-    /// - Returns: how many users are of which kind.
-    /// - Throws: `PostgresError`, and what `hand` does.
+    /// `hand` gets each difference, in the order of users' keys.
     package func score(since: PostgresTimestamp?, _ hand: (Line) throws -> Void) async throws -> [Kind: Int] {
         var counts: [Kind: Int] = [:]
         var last: Int64 = 0
@@ -102,57 +116,10 @@ package struct Shadow: Sendable {
               LEFT JOIN entitlement_sync_host.read_users(ARRAY(SELECT m.user_id FROM newest AS m)) AS h ON h.id = n.user_id
              ORDER BY n.user_key
             """
-        ).map(Self.line)
-    }
-
-    private static func line(_ row: PostgresRow) throws -> Line {
-        let (key, id, at, job, rule, outcome, before, after, explanation, host) = try row.decode(
-            Int64.self,
-            String.self,
-            PostgresTimestamp.self,
-            Int16.self,
-            String.self,
-            String.self,
-            String?.self,
-            String?.self,
-            String.self,
-            String?.self
-        )
-        return Line(
-            userKey: key,
-            userID: id,
-            at: at,
-            rule: rule,
-            outcome: outcome,
-            typeBefore: before,
-            ours: after,
-            host: host,
-            explanation: explanation,
-            kind: kind(job, rule, outcome, before: before, ours: after, host: host)
-        )
-    }
-
-    /// Names how a decision and the host stand.
-    static func kind(
-        _ job: Int16,
-        _ rule: String,
-        _ outcome: String,
-        before: String?,
-        ours: String?,
-        host: String?
-    ) -> Kind {
-        guard let host, let before, let ours else { return .gone }
-        let rule = Rule(rawValue: rule)
-        if rule == .notEligible { return .notEligible }
-        let subscriber = UserType.subscriber.rawValue
-        let givesAccess = rule == .storeAccess || rule == .grantAccess || rule == .ownerFollowedRevenuecat
-        // What a restore leaves without access is the reconcile's, which has not been yet.
-        let waits =
-            outcome == Outcome.deferred.rawValue
-            || job == JobKind.restore.rawValue && before == subscriber && !givesAccess
-        if waits { return host == subscriber ? .deferred : .deferredHostDemoted }
-        if host == ours { return .agrees }
-        if before == ours { return host == subscriber ? .hostPromoted : .hostDemoted }
-        return ours == subscriber ? .wouldPromote : .wouldDemote
+        ).map {
+            try $0.decode(
+                into: Line.init(userKey:userID:at:job:rule:outcome:typeBefore:ours:explanation:host:)
+            )
+        }
     }
 }

@@ -11,12 +11,9 @@ package struct AppStoreNotifications: Sendable {
     private let bundleID: String
     private let appID: Int64?
 
-    /// Makes a reader.
+    /// Makes a reader of an app's notifications.
     ///
-    /// - Parameters:
-    ///   - proofs: verifies what the App Store signs for this app.
-    ///   - bundleID: the app's.
-    ///   - appID: its number, which production's notifications name; `nil` takes any.
+    /// `appID`: the app's number, which production's notifications name; `nil` takes any.
     package init(proofs: AppStoreProofs, bundleID: String, appID: Int64?) {
         self.proofs = proofs
         self.bundleID = bundleID
@@ -34,13 +31,9 @@ package struct AppStoreNotifications: Sendable {
     private enum Outer: String, CaseIterable { case signedPayload }
     private static let outerFields = JSONFields<Outer>()
     /// The longest signed payload that is taken, in bytes.
-    private static let maximumBytes = 64 << 10
+    fileprivate static let maximumBytes = 64 << 10
 
-    /// Verifies a notification and every signed text in it.
-    ///
-    /// - Parameter body: the request's.
-    /// - Returns: which users to read.
-    /// - Throws: `Refusal`.
+    /// Verifies the notification in a request's body, and every signed text in it.
     package func event(_ body: [UInt8]) async throws(Refusal) -> StoreEvent {
         let signed: String
         do throws(JSONFault) { signed = try Self.signedPayload(body) } catch {
@@ -49,11 +42,7 @@ package struct AppStoreNotifications: Sendable {
         do throws(ProofRefusal) { return try await event(signed: signed) } catch { throw .untrusted(error.code) }
     }
 
-    /// Verifies a notification as it stands in the App Store's list of them, as one that was delivered.
-    ///
-    /// - Parameter signed: the payload; no JSON around it.
-    /// - Returns: which users to read.
-    /// - Throws: `ProofRefusal`.
+    /// Verifies a notification as it stands in the App Store's list of them, without JSON around it.
     package func event(signed: String) async throws(ProofRefusal) -> StoreEvent {
         guard signed.utf8.count <= Self.maximumBytes else { throw ProofRefusal(.malformed, "It is too long.") }
         let notification = try await proofs.verified(signed, as: SignedNotification.self)
@@ -76,9 +65,9 @@ package struct AppStoreNotifications: Sendable {
     }
 
     private func check(_ notification: SignedNotification) throws(ProofRefusal) {
-        guard notification.bundleID == bundleID else { throw ProofRefusal(.wrongBundle, "It is about another app.") }
         // The sandbox does not always name the app's number.
-        if let appID, notification.environment == AppStoreEnvironment.production.rawValue, notification.appID != appID {
+        let isNumbered = appID != nil && notification.environment == AppStoreEnvironment.production.rawValue
+        guard notification.bundleID == bundleID, !isNumbered || notification.appID == appID else {
             throw ProofRefusal(.wrongBundle, "It is about another app.")
         }
     }
@@ -89,13 +78,8 @@ package struct AppStoreNotifications: Sendable {
         if let text = notification.signedTransaction {
             let transaction = try await proofs.transaction(text)
             try same(transaction.environment, notification)
-            purchases = [transaction.originalTransactionID, transaction.transactionID].map {
-                StoreEvent.Purchase(
-                    store: Store.appStore.rawValue,
-                    environment: notification.ledgerEnvironment,
-                    value: $0
-                )
-            }
+            let ids = [transaction.originalTransactionID, transaction.transactionID]
+            purchases = StoreEvent.Purchase.of(.appStore, environment: notification.ledgerEnvironment, ids)
             // Where a host's ids are UUIDs, the app may have given the user's own.
             if let token = transaction.appAccountToken { users = [token, token.uppercased()] }
         }
@@ -147,7 +131,6 @@ struct SignedNotification: AppStorePayload {
 
     private static let fields = JSONFields<Field>()
     private static let dataFields = JSONFields<DataField>()
-    private static let longestSigned = 64 << 10
 
     private struct Draft {
         var texts: [Field: String] = [:]
@@ -188,7 +171,9 @@ struct SignedNotification: AppStorePayload {
                 guard try !reader.readNull() else { return }
                 try reader.readObject(dataFields) { reader, field throws(JSONFault) in
                     guard field == .appAppleId else {
-                        draft.data[field] = try reader.readNull() ? nil : try reader.readString(upTo: longestSigned)
+                        draft.data[field] =
+                            try reader.readNull()
+                            ? nil : try reader.readString(upTo: AppStoreNotifications.maximumBytes)
                         return
                     }
                     draft.appID = try reader.readOptionalInteger()

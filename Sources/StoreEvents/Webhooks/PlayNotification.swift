@@ -19,11 +19,6 @@ package enum PlayNotification {
     private static let fields = JSONFields<Field>()
     private static let parts = JSONFields<Part>()
 
-    private struct Message {
-        var id: String
-        var data: String?
-    }
-
     private struct Draft {
         var packageName: String?
         var occurredMs: Int64?
@@ -33,18 +28,12 @@ package enum PlayNotification {
         var account: String?
     }
 
-    /// Reads a push's body.
+    /// Reads a push's body, of the app with the package name; throws where it is no push of Pub/Sub's.
     ///
     /// What Pub/Sub brings and can't be read comes back as an event that names no user: it never gets better by being
     /// sent again.
-    ///
-    /// - Parameters:
-    ///   - body: the request's.
-    ///   - package: the app's package name.
-    /// - Returns: which users to read.
-    /// - Throws: `MalformedEvent` where it is no push of Pub/Sub's.
     package static func read(_ body: [UInt8], package: String) throws(MalformedEvent) -> StoreEvent {
-        let message: Message
+        let message: (id: String, data: String?)
         do throws(JSONFault) { message = try self.message(body) } catch { throw MalformedEvent(reason: error.clause) }
         var event = StoreEvent(source: .googlePlay, id: message.id, kind: "undecodable")
         guard let data = message.data, let content = Base64.decode(data.utf8, .standard),
@@ -57,30 +46,28 @@ package enum PlayNotification {
         event.kind = draft.kind ?? "unknown"
         event.occurredAt = draft.occurredMs.flatMap(Instant.init(milliseconds:))
         if let token = draft.token, !token.isEmpty {
-            event.purchases = [StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: token)]
+            event.purchases = StoreEvent.Purchase.of(.googlePlay, [token])
         }
         // An order's purchase may be known by that alone; a renewal's order by the first one's number.
         if let order = draft.order, OrderNumber.isPlausible(order) {
             let base = OrderNumber.base(order)
-            event.purchases += (base == order ? [order] : [order, base]).map {
-                StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: $0)
-            }
+            event.purchases += StoreEvent.Purchase.of(.googlePlay, base == order ? [order] : [order, base])
         }
         // Where an app gives Google the user's own id.
         if let account = draft.account, StoreEvent.isID(account) { event.users = [account] }
         return event
     }
 
-    private static func message(_ body: [UInt8]) throws(JSONFault) -> Message {
+    private static func message(_ body: [UInt8]) throws(JSONFault) -> (id: String, data: String?) {
         var reader = try JSONReader(body)
-        var message: Message?
+        var message: (id: String, data: String?)?
         try reader.readObject(outerFields) { reader, _ throws(JSONFault) in
             var texts: [MessageField: String] = [:]
             try reader.readObject(messageFields) { reader, field throws(JSONFault) in
                 texts[field] = try reader.readNull() ? nil : try reader.readString(upTo: 256 << 10)
             }
             guard let id = texts[.messageId], StoreEvent.isID(id) else { throw .missing }
-            message = Message(id: id, data: texts[.data])
+            message = (id, texts[.data])
         }
         try reader.finish()
         guard let message else { throw .missing }
@@ -112,12 +99,12 @@ package enum PlayNotification {
         try reader.readObject(parts) { reader, part throws(JSONFault) in
             switch part {
             case .notificationType:
-                number = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalInteger() }
+                number = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalInteger() }
             case .purchaseToken: draft.token = try reader.readOptionalString()
             case .orderId:
-                draft.order = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalString() }
+                draft.order = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalString() }
             case .obfuscatedAccountId:
-                draft.account = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalString() }
+                draft.account = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalString() }
             }
         }
         let name = field.rawValue.replacing("Notification", with: "")
@@ -129,7 +116,7 @@ package enum PlayNotification {
         let before = reader
         do { return try reader.readOptionalInteger() } catch {
             reader = before
-            let text = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalString() }
+            let text = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalString() }
             return text.flatMap { Int64($0) }
         }
     }

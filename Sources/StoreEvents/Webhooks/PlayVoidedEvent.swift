@@ -5,7 +5,7 @@ import StoreClients
 import TextFormats
 
 extension GooglePlayVoidedPurchase {
-    /// The event that tells of it, as a notification would have.
+    /// The event of it, as a notification would have.
     ///
     /// The list gives its entries no ids: the same entry has the same at each reading, and shows nothing of the token.
     package var event: StoreEvent {
@@ -15,7 +15,7 @@ extension GooglePlayVoidedPurchase {
             id: "voided." + Hex.encode(SHA256.hash(data: Array(entry.utf8))),
             kind: "voidedPurchase",
             occurredAt: voidedAt,
-            purchases: names.map { StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: $0) },
+            purchases: StoreEvent.Purchase.of(.googlePlay, names),
             chargedBackAt: isChargedBack ? voidedAt ?? Instant(microseconds: 0) : nil
         )
     }

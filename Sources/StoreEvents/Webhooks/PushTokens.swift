@@ -7,11 +7,19 @@ package import Transport
 
 /// Verifies that a push comes from Google Pub/Sub in the name of our own service account.
 ///
-/// Any service account can have a token made for any audience: what proves that it is ours is its address. One token may
-/// serve many pushes for up to an hour.
+/// Any service account can have a token made for any audience: what proves that it is ours is its address. One token
+/// may serve many pushes for up to an hour.
 ///
 /// - SeeAlso: https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions
 package struct PushTokens: Sendable {
+    /// What may be wrong with the settings.
+    package enum Fault: String, Sendable, CaseIterable {
+        case audience = "the audience is empty"
+        case serviceAccount = "the service account is no address"
+        case keysURL = "the keys' URL is not of the form https://host[:port]/path"
+        case insecureKeysURL = "the keys' URL is plain http to a host other than loopback"
+    }
+
     /// Google's key set for such tokens.
     package static let usualKeysURL = "https://www.googleapis.com/oauth2/v3/certs"
     /// How far Google's clocks and ours may differ, in seconds.
@@ -32,7 +40,7 @@ package struct PushTokens: Sendable {
     ///   - serviceAccount: the address of the account in whose name it pushes.
     ///   - keysURL: a JWK set; plain http is taken for loopback hosts only.
     ///   - http: carries the requests for keys, with its own timeouts and size cap.
-    ///   - logger: hears that keys can't be had; of no token.
+    ///   - logger: gets that keys can't be had; nothing of a token.
     ///   - systemSeconds: the system's clock, in seconds since 1970.
     /// - Throws: every fault at once.
     package init(
@@ -60,8 +68,7 @@ package struct PushTokens: Sendable {
     /// Makes sure that a token is one of our subscription's.
     ///
     /// - Parameter token: a compact JWS of at most 8 KiB.
-    /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of ours, `unread` where keys are missing that may
-    ///   be had later.
+    /// - Throws: `TokenFailure`: `refused` for what is no valid token of ours, `unread` while keys are missing.
     package func check(_ token: String) async throws(TokenFailure) {
         _ = try await keys.verified(token) { payload throws(TokenRefusal) in
             let claims = try PushClaims(payload: payload)
@@ -70,10 +77,7 @@ package struct PushTokens: Sendable {
         }
     }
 
-    /// Requests the keys, to check whether they can be had.
-    ///
-    /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
-    /// - Throws: `ReadFailure`.
+    /// Requests the keys, to check whether they can be had; returns how many seconds Google's clock is ahead of ours.
     package func probeKeys() async throws(ReadFailure) -> Int64? {
         try await keys.probe(systemSeconds: systemSeconds())
     }
@@ -86,16 +90,6 @@ package struct PushTokens: Sendable {
         guard claims.expiresAt > now - Self.skew else { throw .expired }
         guard claims.issuedAt <= now + Self.skew else { throw .fromTheFuture }
         guard claims.expiresAt - claims.issuedAt <= Self.longestLife else { throw .malformed }
-    }
-}
-
-extension PushTokens {
-    /// What may be wrong with the settings.
-    package enum Fault: String, Sendable, CaseIterable {
-        case audience = "the audience is empty"
-        case serviceAccount = "the service account is no address"
-        case keysURL = "the keys' URL is not of the form https://host[:port]/path"
-        case insecureKeysURL = "the keys' URL is plain http to a host other than loopback"
     }
 }
 
@@ -115,9 +109,7 @@ private struct PushClaims: Sendable {
 
     private static let fields = JSONFields<Field>()
 
-    /// Reads a payload.
-    ///
-    /// - Throws: `malformed` where it is no JSON object, or a member is missing or of a wrong type.
+    /// Reads a payload; `malformed`: it is no JSON object, or a member is missing or of a wrong type.
     init(payload: [UInt8]) throws(TokenRefusal) {
         do throws(JSONFault) {
             var reader = try JSONReader(payload)

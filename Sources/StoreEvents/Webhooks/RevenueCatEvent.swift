@@ -18,38 +18,27 @@ package enum RevenueCatEvent {
         case nothing
     }
 
-    /// What every documented type means; others may speak of access.
-    static let meanings: [String: Meaning] = [
-        "TEST": .nothing,
-        "INITIAL_PURCHASE": .announcesAccess,
-        "RENEWAL": .announcesAccess,
-        "NON_RENEWING_PURCHASE": .announcesAccess,
-        "PRODUCT_CHANGE": .check,
-        "CANCELLATION": .check,
-        "UNCANCELLATION": .announcesAccess,
-        "BILLING_ISSUE": .check,
-        "SUBSCRIPTION_PAUSED": .check,
-        "EXPIRATION": .check,
-        "SUBSCRIPTION_EXTENDED": .announcesAccess,
-        "TRANSFER": .check,
-        "TEMPORARY_ENTITLEMENT_GRANT": .announcesAccess,
-        "REFUND_REVERSED": .announcesAccess,
-        "INVOICE_ISSUANCE": .nothing,
-        "VIRTUAL_CURRENCY_TRANSACTION": .nothing,
-        "EXPERIMENT_ENROLLMENT": .nothing,
-        "PURCHASE_REDEEMED": .announcesAccess,
-        "PRICE_INCREASE_CONSENT_REQUIRED": .nothing,
-        "PRICE_INCREASE_CONSENT_APPROVED": .nothing,
-        "PAYWALL_IMPRESSION": .nothing,
-        "PAYWALL_CLOSE": .nothing,
-        "PAYWALL_CANCEL": .nothing,
-        "PAYWALL_EXIT_OFFER": .nothing,
-        "PAYWALL_COMPONENT_INTERACTED": .nothing,
-        "SUBSCRIBER_ALIAS": .check,
-        "REFUND": .check,
-    ]
+    /// What every documented type means; others may announce access.
+    static let meanings: [String: Meaning] = {
+        let types: [Meaning: [String]] = [
+            .announcesAccess: [
+                "INITIAL_PURCHASE", "RENEWAL", "NON_RENEWING_PURCHASE", "UNCANCELLATION", "SUBSCRIPTION_EXTENDED",
+                "TEMPORARY_ENTITLEMENT_GRANT", "REFUND_REVERSED", "PURCHASE_REDEEMED",
+            ],
+            .check: [
+                "PRODUCT_CHANGE", "CANCELLATION", "BILLING_ISSUE", "SUBSCRIPTION_PAUSED", "EXPIRATION", "TRANSFER",
+                "SUBSCRIBER_ALIAS", "REFUND",
+            ],
+            .nothing: [
+                "TEST", "INVOICE_ISSUANCE", "VIRTUAL_CURRENCY_TRANSACTION", "EXPERIMENT_ENROLLMENT",
+                "PRICE_INCREASE_CONSENT_REQUIRED", "PRICE_INCREASE_CONSENT_APPROVED", "PAYWALL_IMPRESSION",
+                "PAYWALL_CLOSE", "PAYWALL_CANCEL", "PAYWALL_EXIT_OFFER", "PAYWALL_COMPONENT_INTERACTED",
+            ],
+        ]
+        return Dictionary(uniqueKeysWithValues: types.flatMap { meaning, types in types.map { ($0, meaning) } })
+    }()
 
-    /// The most ids of one event that are looked up; a customer has a few.
+    /// The most ids of one event that are searched for; a customer has a few.
     private static let mostIDs = 200
     /// The most that are read for them: those of people who never signed in are many.
     private static let mostNames = 5_000
@@ -84,8 +73,6 @@ package enum RevenueCatEvent {
     }
 
     /// Reads a webhook's body.
-    ///
-    /// - Throws: `MalformedEvent`.
     package static func read(_ body: [UInt8]) throws(MalformedEvent) -> StoreEvent {
         let draft: Draft
         do throws(JSONFault) {
@@ -102,14 +89,14 @@ package enum RevenueCatEvent {
         let meaning = meanings[type] ?? .announcesAccess
         let names = [draft.texts[.appUserID], draft.texts[.originalAppUserID]].compactMap(\.self) + draft.ids
         let users = meaning == .nothing ? [] : candidates(names)
-        // Most events name a user. Where one does not, the purchase may lead to the owner, or the customer signs in later.
+        // Where an event names no user, the purchase may lead to the owner, or the customer signs in later.
         let isUnnamed = meaning != .nothing && users.isEmpty
         return StoreEvent(
             source: .revenueCat,
             id: id,
             kind: type,
             occurredAt: draft.timestamp.flatMap(Instant.init(milliseconds:)),
-            // What a sandbox promises, or a pack of coins, is nothing that anybody waits for.
+            // No one waits for what a sandbox announces, or for a pack of coins.
             announcesAccess: meaning == .announcesAccess && !draft.givesNothing
                 && draft.texts[.environment] != "SANDBOX",
             users: users,
@@ -123,13 +110,15 @@ package enum RevenueCatEvent {
         var draft = Draft()
         try reader.readObject(fields) { reader, field throws(JSONFault) in
             switch field {
-            case .aliases, .from, .to: draft.ids += try reader.readStringsLeniently(upTo: mostNames)
+            case .aliases, .from, .to:
+                draft.ids += try reader.readSoundElements { reader throws(JSONFault) in try reader.readString() }
+                    .values.prefix(mostNames)
             case .timestamp:
-                draft.timestamp = try reader.readLeniently { reader throws(JSONFault) in
+                draft.timestamp = try reader.readIfSound { reader throws(JSONFault) in
                     try reader.readOptionalInteger()
                 }
             case .entitlements:
-                let isNothing = try reader.readLeniently { reader throws(JSONFault) -> Bool? in
+                let isNothing = try reader.readIfSound { reader throws(JSONFault) -> Bool? in
                     guard try !reader.readNull() else { return true }
                     var isEmpty = true
                     try reader.readArray { reader throws(JSONFault) in
@@ -140,7 +129,7 @@ package enum RevenueCatEvent {
                 }
                 draft.givesNothing = isNothing ?? false
             default:
-                draft.texts[field] = try reader.readLeniently { reader throws(JSONFault) in
+                draft.texts[field] = try reader.readIfSound { reader throws(JSONFault) in
                     try reader.readOptionalString()
                 }
             }
@@ -167,7 +156,7 @@ package enum RevenueCatEvent {
         for id in [draft.texts[.originalTransactionID], draft.texts[.transactionID]].compactMap(\.self)
         where StoreEvent.isID(id) && !values.contains(id) { values.append(id) }
         let environment = draft.texts[.environment]?.lowercased()
-        return values.map { StoreEvent.Purchase(store: store.rawValue, environment: environment, value: $0) }
+        return StoreEvent.Purchase.of(store, environment: environment, values)
     }
 
     /// The names that may be users of ours: each once, in their order.

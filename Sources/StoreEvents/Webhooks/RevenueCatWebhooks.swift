@@ -15,7 +15,7 @@ package enum WebhookRefusal: String, Error, Sendable, CaseIterable {
     case notNow = "not_now"
 }
 
-/// Tells RevenueCat's webhooks from what anybody else sends.
+/// Checks that webhooks are RevenueCat's.
 ///
 /// Each of the two ways that are set up has to hold. RevenueCat signs each attempt by itself, retries included.
 ///
@@ -51,21 +51,14 @@ package struct RevenueCatWebhooks: Sendable {
     /// Whether the headers alone show who sends; a signature shows it with the body.
     package var isShownByHeaders: Bool { authorization != nil }
 
-    /// Makes sure that a request is RevenueCat's and of now.
-    ///
-    /// - Parameters:
-    ///   - headers: the request's.
-    ///   - body: its bytes as they came.
-    /// - Throws: `WebhookRefusal`.
+    /// Makes sure that a request, with its body's bytes as they came, is RevenueCat's and of now.
     package func check(_ headers: HTTPFields, body: [UInt8]) throws(WebhookRefusal) {
         try check(try check(headers), body: body)
     }
 
     /// Checks what can be checked before anything of the body is read: a sender without the secret costs nothing more.
     ///
-    /// - Parameter headers: the request's.
-    /// - Returns: what the body has to agree with; `nil` where it is not signed.
-    /// - Throws: `WebhookRefusal`.
+    /// Returns what the body has to agree with; `nil` where it is not signed.
     package func check(_ headers: HTTPFields) throws(WebhookRefusal) -> Signature? {
         if let authorization {
             guard let sent = headers[.authorization] else { throw .missing }
@@ -79,12 +72,7 @@ package struct RevenueCatWebhooks: Sendable {
         return signature
     }
 
-    /// Checks that a body is what was signed.
-    ///
-    /// - Parameters:
-    ///   - signature: what the headers say.
-    ///   - body: the request's bytes as they came.
-    /// - Throws: `WebhookRefusal`.
+    /// Checks that a body's bytes, as they came, are what was signed.
     package func check(_ signature: Signature?, body: [UInt8]) throws(WebhookRefusal) {
         guard let secret else { return }
         guard let signature else { throw .missing }

@@ -16,6 +16,11 @@ package struct StoreEvent: Sendable, Hashable {
             self.environment = environment
             self.value = value
         }
+
+        /// The purchases that ids of a store lead to.
+        static func of(_ store: Store, environment: String? = nil, _ values: [String]) -> [Purchase] {
+            values.map { Purchase(store: store.rawValue, environment: environment, value: $0) }
+        }
     }
 
     package var source: Store
@@ -26,40 +31,16 @@ package struct StoreEvent: Sendable, Hashable {
     /// When it happened, or was noted, by the sender's clock.
     package var occurredAt: Instant?
     /// It speaks of access that begins or goes on: what is read within minutes may not show it yet.
-    package var announcesAccess: Bool
+    package var announcesAccess = false
     /// Ids that may be our users'.
-    package var users: [String]
-    package var purchases: [Purchase]
-    /// Customers of RevenueCat's without a name of ours, who may sign in later; only where nothing else tells of a user.
-    package var anonymous: [String]
+    package var users: [String] = []
+    package var purchases: [Purchase] = []
+    /// Customers of RevenueCat's without a name of ours, who may sign in later; only where nothing else names a user.
+    package var anonymous: [String] = []
     /// It names as a customer what broken apps send in place of an id.
-    package var isBlocked: Bool
-    /// A store's list says that the money was taken back as fraud, and when; the beginning of 1970 where it says no time.
+    package var isBlocked = false
+    /// When the money was taken back as fraud, as a store's list says; the beginning of 1970 where it says no time.
     package var chargedBackAt: Instant?
-
-    package init(
-        source: Store,
-        id: String,
-        kind: String,
-        occurredAt: Instant? = nil,
-        announcesAccess: Bool = false,
-        users: [String] = [],
-        purchases: [Purchase] = [],
-        anonymous: [String] = [],
-        isBlocked: Bool = false,
-        chargedBackAt: Instant? = nil
-    ) {
-        self.source = source
-        self.id = id
-        self.kind = kind
-        self.occurredAt = occurredAt
-        self.announcesAccess = announcesAccess
-        self.users = users
-        self.purchases = purchases
-        self.anonymous = anonymous
-        self.isBlocked = isBlocked
-        self.chargedBackAt = chargedBackAt
-    }
 
     /// Which users it may be about beside those that it names, as the inbox keeps it: a JSON object; `nil`: none.
     package var about: String? {
@@ -89,9 +70,6 @@ package struct StoreEvent: Sendable, Hashable {
         }
     }
 
-    /// Whether there is a user to read.
-    package var isHint: Bool { !users.isEmpty || !purchases.isEmpty || !anonymous.isEmpty }
-
     /// The longest id that is kept, in bytes.
     static let longestID = 255
 
@@ -99,34 +77,8 @@ package struct StoreEvent: Sendable, Hashable {
     static func isID(_ text: String) -> Bool { (1...longestID).contains(text.utf8.count) }
 }
 
-/// A message that can't be understood, although its sender is who it should be.
+/// A message that can't be understood, although it comes from its store.
 package struct MalformedEvent: Error, Hashable, Sendable {
     /// As a clause for people.
     package var reason: String
-}
-
-extension JSONReader {
-    /// Reads a value that may have any type: one that is not as expected counts as missing.
-    mutating func readLeniently<Value>(
-        _ read: (inout JSONReader) throws(JSONFault) -> Value?
-    ) throws(JSONFault) -> Value? {
-        let before = self
-        do { return try read(&self) } catch {
-            self = before
-            try passOver()
-            return nil
-        }
-    }
-
-    /// Reads the strings of an array, and skips what else stands in it; nothing where it is no array.
-    mutating func readStringsLeniently(upTo most: Int) throws(JSONFault) -> [String] {
-        var strings: [String] = []
-        let isArray: Void? = try readLeniently { reader throws(JSONFault) in
-            try reader.readArray { reader throws(JSONFault) in
-                let text = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalString() }
-                if let text, strings.count < most { strings.append(text) }
-            }
-        }
-        return isArray == nil ? [] : strings
-    }
 }

@@ -35,15 +35,7 @@ package final class EventIntake: Service {
     ///
     /// - Returns: whether it is committed; `false`: the sender has to send it again.
     func accept(_ event: StoreEvent, body: [UInt8]) async -> Bool {
-        let kept = Inbox.Event(
-            id: event.id,
-            kind: event.kind,
-            occurredAt: event.occurredAt,
-            announcesAccess: event.announcesAccess,
-            users: event.users,
-            about: event.about,
-            body: body
-        )
+        let kept = Inbox.Event(keeping: event, body: body)
         return await sources[event.source]?.ask(kept) ?? false
     }
 

@@ -392,3 +392,8 @@ import Testing
         }
     }
 }
+
+extension StoreEvent {
+    /// Whether there is a user to read.
+    var isHint: Bool { !users.isEmpty || !purchases.isEmpty || !anonymous.isEmpty }
+}

@@ -2,7 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import StoreClients
-import StoreEvents
+@testable import StoreEvents
 import StoreSimulator
 import Testing
 import UserRequests

@@ -2,7 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
-import RateLimits
+@testable import RateLimits
 import Testing
 import UserRequests
 

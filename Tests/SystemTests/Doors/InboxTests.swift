@@ -3,7 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import StoreClients
-import StoreEvents
+@testable import StoreEvents
 import TestSupport
 import Testing
 import UserRequests

@@ -4,7 +4,7 @@ import Foundation
 import Postgres
 import Queue
 import StoreClients
-import StoreEvents
+@testable import StoreEvents
 import Testing
 
 /// Whom a store's event is about.

@@ -122,7 +122,7 @@ import Testing
             try await Self.write(["ann", "ann", "ann", "bob"], in: world)
             let outbox = OutboxQueue(pool: world.pool)
             let head = try #require(try await outbox.take(upTo: 1, for: .seconds(60)).first)
-            try await outbox.putOff(head.number, for: .seconds(30), error: "status_500")
+            try await outbox.postpone(head.number, for: .seconds(30), error: "status_500")
             #expect(try await Self.due(in: world) == 1, "bob's alone")
             #expect(try await outbox.take(upTo: 10, for: .seconds(60)).map(\.userID) == ["bob"])
             // Once it has gone, the next is not kept waiting.
@@ -139,8 +139,8 @@ import Testing
             try await Self.write(["ann", "ann"], in: world)
             let outbox = OutboxQueue(pool: world.pool)
             let head = try #require(try await outbox.take(upTo: 10, for: .seconds(60)).first)
-            try await outbox.putOff(head.number, for: .seconds(30), error: "status_500")
-            try await outbox.putOff(head.number, for: nil, error: "status_410")
+            try await outbox.postpone(head.number, for: .seconds(30), error: "status_500")
+            try await outbox.postpone(head.number, for: nil, error: "status_410")
             let next = try await outbox.take(upTo: 10, for: .seconds(60))
             #expect(next.map(\.data) == [#"{"place": 1}"#])
             let dead = try await world.texts(

@@ -4,7 +4,7 @@ import Foundation
 import Postgres
 import Runs
 import StoreClients
-import StoreEvents
+@testable import StoreEvents
 import StoreSimulator
 import Synchronization
 import Testing

@@ -3,7 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import Runs
-import StoreEvents
+@testable import StoreEvents
 import Testing
 
 /// Who may write down what was listed, and for how long a run waits for it.
@@ -68,7 +68,7 @@ import Testing
             let second = try #require(try await scene.take())
             #expect(try await scene.listings.keep(Self.page("c"), from: .appStore, isOwned: false, of: first) == false)
             #expect(try await scene.listings.move(first, to: first.until) == false)
-            try await scene.listings.putOff(first, for: .seconds(600), code: "late", failures: 9)
+            try await scene.listings.postpone(first, for: .seconds(600), code: "late", failures: 9)
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.inbox_log") == 2)
             #expect(try await scene.record().listed["app_store"]?.error == nil)
             // What the dead turn listed of the window is listed again, and counted once.
@@ -127,11 +127,11 @@ import Testing
             try await scene.worker(["app_store"])
             #expect(try await waits())
             let first = try #require(try await scene.take())
-            try await scene.listings.putOff(first, for: .zero, code: "unavailable", failures: 2)
+            try await scene.listings.postpone(first, for: .zero, code: "unavailable", failures: 2)
             #expect(try await waits())
             let second = try #require(try await scene.take())
             #expect(second.failures == 2)
-            try await scene.listings.putOff(second, for: .zero, code: "unavailable", failures: 3)
+            try await scene.listings.postpone(second, for: .zero, code: "unavailable", failures: 3)
             #expect(try await waits() == false)
             #expect(try await scene.record().errors == ["listing.app_store": 1])
             // It is tried again for as long as the run goes on.

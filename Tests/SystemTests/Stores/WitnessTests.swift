@@ -231,7 +231,7 @@ import UserRequests
             )
             let check = await Doctor(pool: world.pool).checks().first { $0.name == "unclaimed_purchases" }
             #expect(check?.ok == false)
-            #expect(check?.detail.contains("1 active purchases belong to nobody: 1 seen within a day") == true)
+            #expect(check?.detail.contains("1 active purchases belong to no user: 1 seen within a day") == true)
             #expect(check?.detail.contains("2000000200000001") == true)
         }
     }

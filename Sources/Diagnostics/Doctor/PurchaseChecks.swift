@@ -1,9 +1,11 @@
 import Postgres
 
-/// What `doctor` finds in the ledger.
-extension Doctor {
+/// Purchases without an owner, and access by support's decision.
+struct PurchaseChecks {
+    let pool: PostgresPool
+
     /// Purchases that are paid for and belong to no known user, by age.
-    func unclaimed() async throws -> [Check] {
+    func unclaimed() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT count(*),
@@ -28,32 +30,23 @@ extension Doctor {
                AND (p.gives_access OR p.kind = 'one_time' AND p.status = 'owned')
             """
         )
-        guard let row = rows.first else { return [] }
-        let (all, day, week, older, oldest) = try row.decode(
-            Int64.self,
-            Int64.self,
-            Int64.self,
-            Int64.self,
-            String.self
+        guard let row = rows.first else { return nil }
+        let (all, day, week, old, oldest) = try row.decode(Int64.self, Int64.self, Int64.self, Int64.self, String.self)
+        return Check(
+            "unclaimed_purchases",
+            zero: all,
+            fine: "every active purchase belongs to a user",
+            wrong: "active purchases belong to no user: \(day) seen within a day, \(week) within a week, \(old)"
+                + " before that; the oldest: \(oldest)",
+            fix:
+                "A buyer pays and has no access. A claimant who has shown the purchase has a ticket, which operators decide"
+                + " (entitlement-sync tickets); else find the buyer by the order in the store's console, and let them"
+                + " restore in the app while signed in."
         )
-        return [
-            Check(
-                name: "unclaimed_purchases",
-                ok: all == 0,
-                detail: all == 0
-                    ? "every active purchase belongs to a user"
-                    : "\(all) active purchases belong to nobody: \(day) seen within a day, \(week) within a week, \(older)"
-                        + " before that; the oldest: \(oldest)",
-                fix:
-                    "A buyer pays and has no access. A claimant who has shown the purchase has a ticket, which operators decide"
-                    + " (entitlement-sync tickets); else find the buyer by the order in the store's console, and let them"
-                    + " restore in the app while signed in."
-            )
-        ]
     }
 
     /// Access that the desk has given beyond a loan of three days, and that still runs.
-    func deskGrants() async throws -> [Check] {
+    func deskGrants() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT count(*), coalesce(string_agg(g.line, '; ' ORDER BY g.id DESC) FILTER (WHERE g.place <= 5), '')
@@ -64,16 +57,12 @@ extension Doctor {
                      WHERE x.reason LIKE 'decided in ticket %' AND x.revoked_at IS NULL AND x.until > now()) AS g
             """
         )
-        guard let (count, newest) = try rows.first?.decode(Int64.self, String.self) else { return [] }
-        return [
-            Check(
-                name: "desk_grants",
-                ok: true,
-                detail: count == 0
-                    ? "no user has access by support's decision until a paid period ends"
-                    : "\(count) users have access by support's decision until a paid period ends; the newest: \(newest)",
-                fix: "Revoke what should not be: entitlement-sync grant revoke ID (grant list)."
-            )
-        ]
+        guard let (count, newest) = try rows.first?.decode(Int64.self, String.self) else { return nil }
+        return Check(
+            "desk_grants",
+            fine: count == 0
+                ? "no user has access by support's decision until a paid period ends"
+                : "\(count) users have access by support's decision until a paid period ends; the newest: \(newest)"
+        )
     }
 }

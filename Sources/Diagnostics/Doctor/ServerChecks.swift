@@ -2,11 +2,14 @@ import Postgres
 import Queue
 
 /// What the server does to a table whose rows live for a second: dead ones have to go as fast as they come.
-extension Doctor {
+struct ServerChecks {
+    let pool: PostgresPool
+    let limits: DoctorLimits
+
     /// Whatever keeps dead rows from being removed.
     ///
     /// A session that may not see others' activity still sees how many transactions ago they began.
-    func horizon() async throws -> [Check] {
+    func horizon() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT h.kind, h.name, h.detail, h.seconds, h.transactions, count(*) OVER ()
@@ -31,9 +34,7 @@ extension Doctor {
              ORDER BY h.transactions DESC, h.seconds DESC LIMIT 1
             """
         )
-        guard let row = rows.first else {
-            return [Check(name: "horizon", ok: true, detail: "nobody keeps dead rows from being removed", fix: "")]
-        }
+        guard let row = rows.first else { return Check("horizon", fine: "nothing keeps dead rows from being removed") }
         let (kind, name, detail, seconds, transactions, count) = try row.decode(
             String.self,
             String.self,
@@ -54,23 +55,21 @@ extension Doctor {
             default:
                 (
                     "the replication slot",
-                    "Start whoever reads it again, or SELECT pg_drop_replication_slot('\(name)') if nobody will."
+                    "Start its reader again, or SELECT pg_drop_replication_slot('\(name)') if it has none any more."
                 )
             }
         let others = count > 1 ? "; so do \(count - 1) more" : ""
         let age = "open for \(seconds) s, \(transactions) transactions behind"
-        return [
-            Check(
-                name: "horizon",
-                ok: false,
-                detail: "\(what) \(name) (\(detail)) keeps dead rows from being removed: \(age)\(others)",
-                fix: fix
-            )
-        ]
+        return Check(
+            name: "horizon",
+            ok: false,
+            detail: "\(what) \(name) (\(detail)) keeps dead rows from being removed: \(age)\(others)",
+            fix: fix
+        )
     }
 
     /// Whether the hot table is much bigger than what is in it.
-    func bloat() async throws -> [Check] {
+    func bloat() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT pg_total_relation_size(t.relid), t.n_live_tup, t.n_dead_tup
@@ -78,38 +77,33 @@ extension Doctor {
              WHERE t.schemaname = 'entitlement_sync' AND t.relname = 'queue'
             """
         )
-        guard let row = rows.first else { return [] }
-        let (bytes, live, dead) = try row.decode(Int64.self, Int64.self, Int64.self)
+        guard let (bytes, live, dead) = try rows.first?.decode(Int64.self, Int64.self, Int64.self) else { return nil }
         // A row with its places in the indexes, in pages that are half full.
         let isBig = bytes > limits.queueBytes + live * 1024
         let isDead = dead > limits.deadRows && dead > live
-        return [
-            Check(
-                name: "bloat",
-                ok: !isBig && !isDead,
-                detail: "entitlement_sync.queue takes \(bytes >> 20) MiB for \(live) rows, and \(dead) dead ones",
-                fix: "Mend the finding horizon first, then VACUUM entitlement_sync.queue; where it stays big, stop the"
-                    + " workers for a moment and VACUUM FULL it."
-            )
-        ]
+        return Check(
+            name: "bloat",
+            ok: !isBig && !isDead,
+            detail: "entitlement_sync.queue takes \(bytes >> 20) MiB for \(live) rows, and \(dead) dead ones",
+            fix: "Mend the finding horizon first, then VACUUM entitlement_sync.queue; where it stays big, stop the"
+                + " workers for a moment and VACUUM FULL it."
+        )
     }
 
     /// Whether notifications pile up because a listener does not take them.
-    func notifications() async throws -> [Check] {
+    func notifications() async throws -> Check? {
         let usage = try await pool.query("SELECT pg_notification_queue_usage()").first?.decode(Double.self, at: 0) ?? 0
-        return [
-            Check(
-                name: "notifications",
-                ok: usage <= limits.notifications,
-                detail: "the server's queue of notifications is \(Int((usage * 100).rounded())) % full",
-                fix: "Some session listens and stays in a transaction: find it in pg_stat_activity and end it. Once the"
-                    + " queue is full nobody can ask for a restore."
-            )
-        ]
+        return Check(
+            name: "notifications",
+            ok: usage <= limits.notifications,
+            detail: "the server's queue of notifications is \(Int((usage * 100).rounded())) % full",
+            fix: "Some session listens and stays in a transaction: find it in pg_stat_activity and end it. Once the"
+                + " queue is full no user can ask for a restore."
+        )
     }
 
     /// Slots that are not read keep the write-ahead log until the disk is full.
-    func slots() async throws -> [Check] {
+    func slots() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT s.slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint
@@ -120,16 +114,14 @@ extension Doctor {
             """
         )
         guard let row = rows.first else {
-            return [Check(name: "replication_slots", ok: true, detail: "no idle slot keeps much of the log", fix: "")]
+            return Check("replication_slots", fine: "no idle slot keeps much of the log")
         }
         let (name, bytes) = try row.decode(String.self, Int64.self)
-        return [
-            Check(
-                name: "replication_slots",
-                ok: false,
-                detail: "nobody reads the slot \(name), which keeps \(bytes >> 20) MiB of the write-ahead log",
-                fix: "Start its reader again, or SELECT pg_drop_replication_slot('\(name)') before the disk is full."
-            )
-        ]
+        return Check(
+            name: "replication_slots",
+            ok: false,
+            detail: "no client reads the slot \(name), which keeps \(bytes >> 20) MiB of the write-ahead log",
+            fix: "Start its reader again, or SELECT pg_drop_replication_slot('\(name)') before the disk is full."
+        )
     }
 }

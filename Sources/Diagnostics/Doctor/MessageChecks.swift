@@ -1,12 +1,14 @@
 import Postgres
 
-/// What `doctor` finds of what comes in and of what goes out.
-extension Doctor {
+/// The stores' events that come in, and the messages that go out.
+struct MessageChecks {
+    let pool: PostgresPool
+
     /// How long an event may wait before it is examined, in seconds.
     private static let longestWait = 300.0
 
     /// Events that are not examined, and those whose users are unknown.
-    func inbox() async throws -> [Check] {
+    func inbox() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT (SELECT count(*) FROM entitlement_sync.inbox AS i
@@ -19,23 +21,21 @@ extension Doctor {
                        AND i.received_at > now() - interval '1 day')
             """
         )
-        guard let row = rows.first else { return [] }
+        guard let row = rows.first else { return nil }
         let (due, age, unknown, parked) = try row.decode(Int64.self, Double.self, Int64.self, Int64.self)
         let isLate = due > 0 && age > Self.longestWait
-        return [
-            Check(
-                name: "inbox",
-                ok: !isLate,
-                detail: (isLate
-                    ? "\(due) events wait, the oldest for \(Int(age)) s" : "events are looked into as they come")
-                    + "; \(unknown) wait for a user to sign up, \(parked) of the last day were about nobody we know",
-                fix: "Start a worker, or look into its log: it looks into the events."
-            )
-        ]
+        return Check(
+            name: "inbox",
+            ok: !isLate,
+            detail: (isLate
+                ? "\(due) events wait, the oldest for \(Int(age)) s" : "events are examined as they come")
+                + "; \(unknown) wait for a user to sign up, \(parked) of the last day were about no known user",
+            fix: "Start a worker, or see its log: it examines the events."
+        )
     }
 
     /// Events that name a user of ours with other letter case; no user is guessed.
-    func letterCase() async throws -> [Check] {
+    func letterCase() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT count(DISTINCT i.id), coalesce(min(i.event_id), '')
@@ -46,23 +46,19 @@ extension Doctor {
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.user_sync AS e WHERE e.user_id = n.name)
             """
         )
-        guard let row = rows.first else { return [] }
-        let (count, event) = try row.decode(Int64.self, String.self)
-        return [
-            Check(
-                name: "letter_case",
-                ok: count == 0,
-                detail: count == 0
-                    ? "no event names a user in another spelling"
-                    : "\(count) events of seven days name an id that differs from a user's by letter case alone, such as event"
-                        + " \(event.prefix(64))",
-                fix:
-                    "RevenueCat tells ids apart by letter case: let the application log in with the id as the host has it."
-            )
-        ]
+        guard let (count, event) = try rows.first?.decode(Int64.self, String.self) else { return nil }
+        return Check(
+            "letter_case",
+            zero: count,
+            fine: "no event names a user in another spelling",
+            wrong: "events of seven days name an id that differs from a user's by letter case alone, such as event"
+                + " \(event.prefix(64))",
+            fix:
+                "RevenueCat tells ids apart by letter case: let the application log in with the id as the host has it."
+        )
     }
 
-    /// When each store was last heard of.
+    /// When each store's last event came.
     func events() async throws -> [Check] {
         let rows = try await pool.query(
             """
@@ -75,17 +71,12 @@ extension Doctor {
         return try rows.compactMap { row in
             let (source, age) = try row.decode(String.self, Double?.self)
             guard let age else { return nil }
-            return Check(
-                name: "events.\(source)",
-                ok: true,
-                detail: "the last event came \(Self.span(age)) ago",
-                fix: ""
-            )
+            return Check("events.\(source)", fine: "the last event came \(Self.span(age)) ago")
         }
     }
 
     /// Messages that others have not taken.
-    func outbox() async throws -> [Check] {
+    func outbox() async throws -> Check? {
         let rows = try await pool.query(
             """
             SELECT count(*) FILTER (WHERE o.is_dead), count(*) FILTER (WHERE NOT o.is_dead),
@@ -94,21 +85,19 @@ extension Doctor {
               FROM entitlement_sync.outbox AS o
             """
         )
-        guard let row = rows.first else { return [] }
+        guard let row = rows.first else { return nil }
         let (dead, waiting, age, error) = try row.decode(Int64.self, Int64.self, Double.self, String.self)
         let isLate = waiting > 0 && age > 3600
-        return [
-            Check(
-                name: "outbox",
-                ok: dead == 0 && !isLate,
-                detail: dead == 0 && waiting == 0
-                    ? "nothing waits to be told"
-                    : "\(waiting) messages wait, the oldest for \(Self.span(age))\(error.isEmpty ? "" : " (\(error))"); \(dead)"
-                        + " were given up",
-                fix:
-                    "Mend the receiver at OUTBOX_URL; what was given up is sent again once outbox.is_dead is set to false."
-            )
-        ]
+        return Check(
+            name: "outbox",
+            ok: dead == 0 && !isLate,
+            detail: dead == 0 && waiting == 0
+                ? "nothing waits to be delivered"
+                : "\(waiting) messages wait, the oldest for \(Self.span(age))\(error.isEmpty ? "" : " (\(error))"); \(dead)"
+                    + " were given up",
+            fix:
+                "Mend the receiver at OUTBOX_URL; what was given up is sent again once outbox.is_dead is set to false."
+        )
     }
 
     private static func span(_ seconds: Double) -> String {

@@ -1,7 +1,10 @@
 import Postgres
 import Runs
 
-extension Doctor {
+/// Runs, drift and alarms, and what observe mode finds.
+struct RunChecks {
+    let pool: PostgresPool
+
     /// Runs that wait for operators, and schedules that no process follows.
     func runs() async throws -> [Check] {
         let figures = try await RunRecords(pool: pool).figures()
@@ -33,7 +36,7 @@ extension Doctor {
                 detail: stopped == 0
                     ? "no run waits for a person"
                     : "\(stopped) would demote more users than allowed, and demoted none of them\(left)",
-                fix: "entitlement-sync runs lists them; look with runs show ID, then runs release or runs cancel."
+                fix: "entitlement-sync runs lists them; read one with runs show ID, then runs release or runs cancel."
             ),
             Check(
                 name: "schedules",
@@ -47,14 +50,59 @@ extension Doctor {
         ]
     }
 
-    /// Records that are astray for longer than it takes to read everybody are for a person.
+    /// How far the newest decisions that were only observed agree with the host; nothing where there are none in a day.
+    func shadow() async throws -> Check? {
+        // The newest decisions by their key: what is asked for stays as quick with many millions of them.
+        let keys = try await pool.query(
+            """
+            SELECT DISTINCT n.user_key
+              FROM (SELECT d.user_key, d.at, d.observed FROM entitlement_sync.decision AS d ORDER BY d.id DESC LIMIT 5000) AS n
+             WHERE n.observed AND n.at > now() - interval '1 day'
+             UNION
+            -- Where the host's type agrees with the decision, the check confirms it and writes no new one.
+            SELECT h.user_key
+              FROM (SELECT x.user_key FROM entitlement_sync.job_history AS x
+                     WHERE x.confirms IS NOT NULL AND x.id >= entitlement_sync.first_id_at(now() - interval '1 day')
+                     ORDER BY x.id DESC LIMIT 5000) AS h
+            """
+        ).map { try $0.decode(Int64.self, at: 0) }
+        guard !keys.isEmpty else { return nil }
+        var counts: [Shadow.Kind: Int] = [:]
+        for line in try await Shadow(pool: pool).lines(of: keys, since: nil) { counts[line.kind, default: 0] += 1 }
+        let judged = counts.reduce(0) { $0 + ($1.key.isJudged ? $1.value : 0) }
+        let agreeing = counts[.agrees] ?? 0
+        let apart = counts.values.reduce(0, +) - judged
+        let share = judged == 0 ? "no user to compare" : "\(agreeing) of \(judged) users agree with the host"
+        return Check(
+            "shadow",
+            fine: "of the newest decisions that were only observed, \(share), \(apart) apart; entitlement-sync score"
+                + " lists the rest"
+        )
+    }
+
+    /// The alarms of a day.
+    func alarms() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT a.name, a.detail, a.count FROM entitlement_sync.alarm AS a
+             WHERE a.last_at > now() - interval '24 hours' ORDER BY a.name
+            """
+        )
+        guard !rows.isEmpty else { return [Check("alarms", fine: "none in 24 hours")] }
+        return try rows.map { row in
+            let (name, detail, count) = try row.decode(String.self, String.self, Int64.self)
+            return Check(name: "alarm." + name, ok: false, detail: "\(count) times in this stretch", fix: detail)
+        }
+    }
+
+    /// Records that disagree with the ledger for longer than a full run takes need an operator.
     static func drift(_ drift: Drift?) -> Check {
-        var detail = "no worker has looked yet"
+        var detail = "no worker has checked yet"
         if let drift, let agreement = drift.agreement {
             // Never rounded up to all.
             let share = agreement == 1 ? "100" : "\((agreement * 10_000).rounded(.down) / 100)"
             detail =
-                "\(share) % of \(drift.looked) users' records agree with the ledger; the oldest evidence is "
+                "\(share) % of \(drift.checked) users' records agree with the ledger; the oldest evidence is "
                 + "\(drift.oldestEvidenceSeconds / 86_400) days old"
             if let (half, most) = drift.convergence {
                 detail += "; changes took \(shown(half)) (half of them), \(shown(most)) (95 of 100)"
@@ -65,7 +113,8 @@ extension Doctor {
             // A few are the host's own doing, or a purchase of this minute.
             ok: drift.map { $0.astray < 5 || ($0.agreement ?? 1) >= 0.99 } ?? true,
             detail: detail,
-            fix: "entitlement-sync reconcile --all --dry-run shows whom it is about; without --dry-run it mends them."
+            fix:
+                "entitlement-sync reconcile --all --dry-run shows which users it is about; without --dry-run it mends them."
         )
     }
 
