@@ -116,16 +116,15 @@ package struct APIComposition {
         _ transport: HTTPTransport
     ) throws -> WebhookSenders {
         let webhooks = runtime.config.api.webhooks
-        return WebhookSenders(
+        var senders = WebhookSenders(
             revenueCat: RevenueCatWebhooks(
                 authorization: webhooks.revenueCatAuthorization?.reveal(),
                 secret: webhooks.revenueCatSecret?.reveal()
             ),
-            appStore: settings.appStore,
-            googlePlay: try webhooks.push.map {
-                (try PushTokens($0, runtime, transport), $0.packageName)
-            }
+            appStore: settings.appStore
         )
+        senders.googlePlay = try webhooks.push.map { (try PushTokens($0, runtime, transport), $0.packageName) }
+        return senders
     }
 }
 

@@ -79,7 +79,7 @@ package struct BudgetCheck {
             let room = capacity * share / forecast.requestsPerUser - (Double(day.checks) - background)
             let days = (Double(day.known) / max(room, 1)).rounded(.up)
             if room > 0, days > Double(day.backgroundDays), days <= 365 {
-                ways.append("BACKGROUND_LOOK_DAYS=\(Int(days)) instead of \(day.backgroundDays)")
+                ways.append("BACKGROUND_CHECK_DAYS=\(Int(days)) instead of \(day.backgroundDays)")
             }
         }
         ways.append("a smaller RESTORE_RESERVE_PERCENT, where few restores come")

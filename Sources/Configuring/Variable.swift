@@ -19,7 +19,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case jobLeaseSeconds = "JOB_LEASE_SECONDS"
     case absenceMarginSeconds = "ABSENCE_MARGIN_SECONDS"
     case absenceMarginGooglePlaySeconds = "ABSENCE_MARGIN_GOOGLE_PLAY_SECONDS"
-    case backgroundLookDays = "BACKGROUND_LOOK_DAYS"
+    case backgroundCheckDays = "BACKGROUND_CHECK_DAYS"
     case demotionBrakePercent = "DEMOTION_BRAKE_PERCENT"
     case demotionBrakeMinimum = "DEMOTION_BRAKE_MINIMUM"
     case workerConcurrency = "WORKER_CONCURRENCY"

@@ -27,7 +27,7 @@ extension VariableReader {
         let seconds = 0...Self.longestSeconds
         let margin = number(.absenceMarginSeconds, default: 86_400, in: seconds, unit: "seconds")
         let googlePlay = number(.absenceMarginGooglePlaySeconds, default: 172_800, in: seconds, unit: "seconds")
-        let background = number(.backgroundLookDays, default: 30, in: 0...365, unit: "days")
+        let background = number(.backgroundCheckDays, default: 30, in: 0...365, unit: "days")
         return DecisionSettings(
             mode: choice(.mode, default: Mode.full),
             absenceMargin: .seconds(margin),

@@ -26,7 +26,7 @@ extension RunReport {
 extension RunReport.Drift {
     fileprivate var json: JSONObject {
         [
-            "looked": compared,
+            "compared": compared,
             "agreeing": agreeing,
             "oldest_evidence_seconds": oldestEvidenceSeconds,
             "convergence_seconds": ["p50": convergenceSeconds.p50, "p95": convergenceSeconds.p95] as JSONObject,

@@ -35,7 +35,7 @@ extension Observation {
             facts.add("other")
             facts.add(id)
         case .account: facts.add("account")
-        case .unnamed: facts.add("nobody")
+        case .unnamed: facts.add("unnamed")
         case .unattributable: facts.add("unattributable")
         }
         if source != .revenueCat {

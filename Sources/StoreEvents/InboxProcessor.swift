@@ -13,7 +13,7 @@ package struct InboxProcessor: Service {
     private let longestPause: Duration
     private let rest: @Sendable (Duration) -> Duration
     private let logger: Logger
-    private let examined = Counter(label: "entitlement_sync_events_looked_total")
+    private let examined = Counter(label: "entitlement_sync_events_examined_total")
 
     /// `dequeue` is raised when jobs were queued, and the pause grows up to `longestPause` while no event comes.
     ///

@@ -45,7 +45,7 @@ package enum MetricNames {
         name("assets_changed_total"): "Assets frozen or unfrozen in the transaction of a verdict.",
         name("law_broken"): "How often the records broke a law at its last check; anything but 0 needs a person.",
         name("drift_users"): "Users whose record and ledger disagree, by kind, among those looked at last.",
-        name("drift_looked_users"): "Eligible users among those that the last look for drift took up.",
+        name("drift_checked_users"): "Eligible users among those that the last look for drift took up.",
         name("evidence_oldest_seconds"):
             "How long ago the subscriber who waits longest was read, among those looked at last.",
         name("record_agreement_ratio"):
@@ -69,7 +69,7 @@ package enum MetricNames {
         name("http_refusals_total"): "Requests that were refused because of who sent them, by door and reason.",
         name("events_accepted_total"): "Events of stores that were kept, also those that came before, by source.",
         name("outbox_messages_total"): "Messages to the receiver, by what came of them.",
-        name("events_looked_total"): "Events whose users were looked for.",
+        name("events_examined_total"): "Events whose users were looked for.",
         name("requests_per_read"): "Store requests that one read of a user took.",
     ]
 }

@@ -38,7 +38,7 @@ import Testing
             "RESTORE_RESERVE_PERCENT": "90", "SUPPORT_RESERVE_PERCENT": "5", "JOB_MAX_ATTEMPTS": "4",
             "JOB_BACKOFF_BASE_MS": "50", "JOB_BACKOFF_CAP_MS": "500", "JOB_MAX_AGE_SECONDS": "60",
             "JOB_LEASE_SECONDS": "2", "ABSENCE_MARGIN_SECONDS": "0", "ABSENCE_MARGIN_GOOGLE_PLAY_SECONDS": "7",
-            "BACKGROUND_LOOK_DAYS": "0",
+            "BACKGROUND_CHECK_DAYS": "0",
             "DEMOTION_BRAKE_PERCENT": "1.25", "DEMOTION_BRAKE_MINIMUM": "0", "WORKER_CONCURRENCY": "1",
             "WORKER_BATCH": "2000", "HTTP_HOST": "0.0.0.0", "HTTP_PORT": "80", "ADMIN_HOST": "[::1]",
             "ADMIN_PORT": "0", "ADMIN_NAMES": "console.example.com, admin.internal",

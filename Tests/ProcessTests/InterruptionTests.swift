@@ -9,7 +9,7 @@ import Testing
 struct InterruptionTests {
     /// Small batches and few jobs at once, so that every instant is in the middle of something.
     static let settings = [
-        "WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50", "JOB_LEASE_SECONDS": "2", "BACKGROUND_LOOK_DAYS": "0",
+        "WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50", "JOB_LEASE_SECONDS": "2", "BACKGROUND_CHECK_DAYS": "0",
     ]
 
     /// After how many ended jobs the next worker dies.

@@ -68,7 +68,7 @@ import Testing
     @Test func `The parts have their keys`() throws {
         let object = try object(Sample.stopped)
         let drift = try #require(object["drift"] as? [String: Any])
-        #expect(drift.keys.sorted() == ["agreeing", "convergence_seconds", "looked", "oldest_evidence_seconds"])
+        #expect(drift.keys.sorted() == ["agreeing", "compared", "convergence_seconds", "oldest_evidence_seconds"])
         let convergence = try #require(drift["convergence_seconds"] as? [String: Any])
         #expect(convergence.keys.sorted() == ["p50", "p95"])
         let point = try #require((object["progress"] as? [[String: Any]])?.first)
@@ -80,7 +80,7 @@ import Testing
         var unknown = Sample.stopped
         unknown.drift = RunReport.Drift(compared: 0, agreeing: 0)
         unknown.changes[0].rule = nil
-        #expect(try unknown.json().contains(#""convergence_seconds":{"p50":null,"p95":null},"looked":0"#))
+        #expect(try unknown.json().contains(#""compared":0,"convergence_seconds":{"p50":null,"p95":null}"#))
         #expect(try unknown.json().contains(#""rule":null"#))
     }
 

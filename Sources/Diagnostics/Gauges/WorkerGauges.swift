@@ -41,7 +41,7 @@ package struct WorkerGauges: Sendable {
             for (kind, users) in drift.users {
                 Gauge(label: "entitlement_sync_drift_users", dimensions: [("kind", kind.rawValue)]).record(users)
             }
-            Gauge(label: "entitlement_sync_drift_looked_users").record(drift.checked)
+            Gauge(label: "entitlement_sync_drift_checked_users").record(drift.checked)
             Gauge(label: "entitlement_sync_evidence_oldest_seconds").record(drift.oldestEvidenceSeconds)
             if let agreement = drift.agreement {
                 Gauge(label: "entitlement_sync_record_agreement_ratio").record(agreement)

@@ -81,7 +81,7 @@ struct TicketCommand: SignedInCommand {
             transfer     have an approved transfer carried out
             token        tell the App Store again whose the transferred purchases are, where that came to nothing
             resolve      say what became of a transfer that can't end by itself: --how moved or not_moved
-            lend         give access for three days while it is open, where a store has verified a proof
+            give-access  give access for three days while it is open, where a store has verified a proof
             refuse       end it without one: --how refuse, guide_to_login, store_refund or
                          grant_until_end, which two approvers decide, each on the evidence named by --evidence
             note         add a remark: --text
@@ -91,13 +91,15 @@ struct TicketCommand: SignedInCommand {
     )
 
     enum Action: String, ExpressibleByArgument, CaseIterable {
-        case show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, token, resolve, note, ask
+        case show, claim, release, refresh, approve, waive, withdraw, refuse, giveAccess = "give-access", transfer
+        case token, resolve, note, ask
     }
 
     @Argument(help: "The ticket's id, or its reference, such as T-7K3Q-92.") var ticket: String
     @Argument(
         help: """
-            show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, token, resolve, note or ask.
+            show, claim, release, refresh, approve, waive, withdraw, refuse, give-access, transfer, token, resolve, note
+            or ask.
             """
     )
     var action = Action.show
@@ -178,7 +180,7 @@ struct TicketCommand: SignedInCommand {
         case .refresh: return .refresh
         case .waive: return .waive(reason: reason ?? "")
         case .withdraw: return .withdraw
-        case .lend: return .giveAccess
+        case .giveAccess: return .giveAccess
         case .transfer: return .transfer
         case .token: return .token
         case .note: return .note(text ?? "")

@@ -43,7 +43,7 @@ enum FaultRuns {
         // Whom the brake holds back depends on who comes first.
         "DEMOTION_BRAKE_MINIMUM": "1000000",
         // Of tens of thousands a few would have their slow look meanwhile, wherever in a month it falls.
-        "BACKGROUND_LOOK_DAYS": "0",
+        "BACKGROUND_CHECK_DAYS": "0",
     ]
 }
 

@@ -72,7 +72,7 @@ struct Movement: Sendable, CustomStringConvertible {
             Movement("assets_changed_total", .least(3), "two assets were unfrozen and one was frozen"),
             Movement("law_broken", ["law": "one_decision"], .within(1, 1), "a decision was deleted"),
             Movement("law_broken", ["law": "none_lost"], .within(0, 0), "nobody's request was"),
-            Movement("drift_looked_users", .least(10), "laws were looked at"),
+            Movement("drift_checked_users", .least(10), "laws were looked at"),
             Movement(
                 "drift_users",
                 ["kind": "subscriber_without_access"],
@@ -172,7 +172,7 @@ extension Movement {
         Movement("http_request_duration_seconds", ["route": "/v1/restores"], .least(1), "an app asked"),
         Movement("http_refusals_total", ["door": "app", "reason": "missing"], .least(1), "a stranger was refused"),
         Movement("events_accepted_total", ["source": "revenuecat"], .least(1), "a store said something"),
-        Movement("events_looked_total", .least(1), "whom it is about was looked for"),
+        Movement("events_examined_total", .least(1), "whom it is about was looked for"),
         Movement("outbox_messages_total", ["result": "failed"], .least(1), "nobody could be told"),
         Movement("store_budget_requests", ["store": "onside"], .within(1, 60), "of 60 some were spent"),
     ]

@@ -311,7 +311,7 @@ enum Scenes {
                     String(decoding: try await fetch("GET", "/metrics", from: port), as: UTF8.self)
                 )
                 scrapes.value = [scrape]
-                return scrape.value("entitlement_sync_events_looked_total", [:]) ?? 0 > 0
+                return scrape.value("entitlement_sync_events_examined_total", [:]) ?? 0 > 0
                     && scrape.value("entitlement_sync_outbox_messages_total", ["result": "failed"]) ?? 0 > 0
             }
             try await door.close()

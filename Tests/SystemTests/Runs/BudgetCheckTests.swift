@@ -29,7 +29,7 @@ struct BudgetCheckTests {
         )
         let larger = RunForecast(requestsPerMinute: Double(wanted), reserved: 0.3)
         #expect(BudgetCheck.check(.init(checks: 500_000, known: 0, backgroundDays: 0, perMinute: wanted), larger).ok)
-        #expect(!check.fix.contains("BACKGROUND_LOOK_DAYS"))
+        #expect(!check.fix.contains("BACKGROUND_CHECK_DAYS"))
     }
 
     @Test func `Where the background is what is too much, fewer looks are proposed, and only where that would do`()
@@ -38,14 +38,14 @@ struct BudgetCheckTests {
         // 12 million within 30 days are 400,000 a day; 20,000 are looked at for other reasons.
         let check = Self.check(420_000, known: 12_000_000, days: 30)
         let days = try #require(
-            check.fix.firstMatch(of: /BACKGROUND_LOOK_DAYS=(\d+) instead of 30/).flatMap { Int64($0.1) }
+            check.fix.firstMatch(of: /BACKGROUND_CHECK_DAYS=(\d+) instead of 30/).flatMap { Int64($0.1) }
         )
         #expect(Self.check(20_000 + 12_000_000 / days, known: 12_000_000, days: days).ok)
         #expect(
             !Self.check(20_000 + 12_000_000 / (days - 2), known: 12_000_000, days: days - 2).ok,
             "no more than needed"
         )
-        #expect(!Self.check(800_000, known: 3_000_000, days: 30).fix.contains("BACKGROUND_LOOK_DAYS"))
+        #expect(!Self.check(800_000, known: 3_000_000, days: 30).fix.contains("BACKGROUND_CHECK_DAYS"))
     }
 
     @Test func `Where nothing limits looks, or nobody has counted them, nothing is wrong`() {
