@@ -102,6 +102,22 @@ extension PostgresConfiguration {
     }
 }
 
+extension PostgresConfiguration {
+    /// The same server and user, another database.
+    ///
+    /// A `dbname` at the end of the keywords outranks the one before.
+    package func inDatabase(_ name: String) -> PostgresConfiguration {
+        var copy = self
+        copy.databaseName = name
+        return copy
+    }
+
+    /// The server, user and database as libpq's `PG*` variables, for another program; holds the password.
+    package func libpqEnvironment() throws(PostgresError) -> [String: String] {
+        try ConnectParameters(self).environment()
+    }
+}
+
 /// The connection string holds a password, so nothing that prints a configuration shows it.
 extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     package var description: String {

@@ -9,15 +9,12 @@ extension PostgresConnection {
         fileprivate(set) var interruption: PostgresError.Code?
     }
 
-    /// Sends one request and reads everything until the server is ready for the next.
+    /// Sends one request, reads everything until the server is ready for the next, and returns the last result.
     ///
-    /// - Parameters:
-    ///   - limit: how long to wait before the statement is stopped; nil takes the configuration's.
-    ///   - shielded: whether to go on although the task is cancelled.
-    ///   - expendable: whether to close the connection when time is up, without asking the server to stop.
-    ///   - send: puts the request into libpq's buffer; returns 0 when it refuses.
-    /// - Returns: the last result.
-    /// - Throws: the first error the server sent, or why there was no answer.
+    /// The statement is stopped after `limit`; nil takes the configuration's. A `shielded` one goes on although the task
+    /// is cancelled. An `expendable` connection is closed when time is up, without asking the server to stop. `send` puts
+    /// the request into libpq's buffer; it returns 0 when libpq refuses. Throws the first error that the server sent, or
+    /// why there was no answer.
     @discardableResult
     func exchange(
         within limit: Duration? = nil,

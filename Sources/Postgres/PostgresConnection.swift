@@ -1,4 +1,5 @@
 import CLibPQ
+import Glibc
 
 /// One session with the server.
 ///
@@ -29,6 +30,9 @@ package actor PostgresConnection {
     /// Creates a connection that is still closed; see `open()`.
     package init(configuration: PostgresConfiguration) { self.configuration = configuration }
 
+    /// Connects to the first server of the configuration that accepts the session; throws as `Connector.connect` does.
+    package func open() async throws(PostgresError) { handle = try await Connector.connect(configuration) }
+
     /// Closes the session; a statement in progress fails with `.closed`.
     package func close() { handle.close() }
 
@@ -38,9 +42,6 @@ package actor PostgresConnection {
     /// The server process behind the session, as in `pg_stat_activity`; 0 when closed.
     package var backendPID: Int32 { handle.raw.map { PQbackendPID($0) } ?? 0 }
 
-    /// The server's version as a number: 150002 is 15.2; 0 when closed.
-    package var serverVersion: Int32 { handle.raw.map { PQserverVersion($0) } ?? 0 }
-
     /// Whether a transaction block is open, failed or not.
     package var isInTransaction: Bool {
         let status = transactionStatus
@@ -48,9 +49,6 @@ package actor PostgresConnection {
     }
 
     var transactionStatus: PGTransactionStatusType { handle.raw.map { PQtransactionStatus($0) } ?? PQTRANS_UNKNOWN }
-
-    /// Takes over a session that has come about.
-    func adopt(_ handle: consuming ConnectionHandle) { self.handle = handle }
 
     // MARK: Statements
 
@@ -154,9 +152,7 @@ package actor PostgresConnection {
 
     // MARK: Between two leases
 
-    /// Makes the session fit for its next user: rolls back what was left open.
-    ///
-    /// - Returns: false when the session must be closed.
+    /// Makes the session fit for its next user: rolls back what was left open; false when the session must be closed.
     func prepareForReuse() async -> Bool {
         guard isOpen, !isBusy, !isSpent else { return false }
         opening = []
@@ -171,16 +167,15 @@ package actor PostgresConnection {
             }
             return transactionStatus == PQTRANS_IDLE
         } catch {
-            // The caller closes the session, which rolls back too; the cause is no news to anybody.
+            // The caller closes the session, which rolls back too, and reports nothing.
             return false
         }
     }
 
-    /// Whether the session still works.
+    /// Whether the session still works; otherwise it must be replaced.
     ///
-    /// - Parameter roundTrip: whether to ask the server, for a peer that vanished without a word. Otherwise one test of
-    ///   the socket tells whether the server has closed it.
-    /// - Returns: false when the session must be replaced.
+    /// A `roundTrip` asks the server, and so finds a peer that vanished without a word. Without it, one test of the socket
+    /// tells whether the server has closed it.
     func isAlive(roundTrip: Bool) async -> Bool {
         guard isOpen, !isBusy, readsWithoutEnd() else { return false }
         guard roundTrip else { return true }
@@ -201,7 +196,9 @@ package actor PostgresConnection {
         guard let raw = handle.raw else { return false }
         // Last words and the end arrive one after the other. More than a few rounds would be a server that only talks.
         for _ in 0..<8 {
-            guard Socket.isReadable(PQsocket(raw)) else { return true }
+            var socket = pollfd(fd: PQsocket(raw), events: Int16(POLLIN), revents: 0)
+            // Without waiting: would a read return at once, with data, with the end, or with an error?
+            guard poll(&socket, 1, 0) != 0 else { return true }
             guard PQconsumeInput(raw) == 1, PQstatus(raw) == CONNECTION_OK else { return false }
             // Parses; the session is idle, so there is nothing else to do.
             _ = PQisBusy(raw)

@@ -1,6 +1,5 @@
 /// A statement and the meaning of its answer, apart from when and with what else it is sent.
 package struct PostgresRequest<Answer> {
-    /// The statement.
     package var query: PostgresQuery
     fileprivate let read: (PostgresRows) throws -> Answer
     fileprivate let refusal: (PostgresError) -> any Error
@@ -23,11 +22,6 @@ package struct PostgresRequest<Answer> {
 }
 
 extension PostgresRequest {
-    /// The same request, with another meaning of its error.
-    package func refused(_ refusal: @escaping (PostgresError) -> any Error) -> Self {
-        Self(query, read: read, refusal: refusal)
-    }
-
     /// The same request, with its answer handed to a closure.
     package func then(_ receive: @escaping (Answer) throws -> Void) -> PostgresRequest<Void> {
         PostgresRequest<Void>(query, read: { rows in try receive(read(rows)) }, refusal: refusal)

@@ -1,9 +1,7 @@
 /// A data type of the server, by its object identifier.
 package struct PostgresType: RawRepresentable, Hashable, Sendable {
-    /// The server's object identifier for the type.
     package var rawValue: UInt32
 
-    /// Names a type by its object identifier.
     package init(rawValue: UInt32) { self.rawValue = rawValue }
 
     package static let bool = PostgresType(rawValue: 16)
@@ -23,7 +21,6 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
     package static let bpchar = PostgresType(rawValue: 1042)
     package static let varchar = PostgresType(rawValue: 1043)
     package static let timestamptz = PostgresType(rawValue: 1184)
-    package static let interval = PostgresType(rawValue: 1186)
     package static let uuid = PostgresType(rawValue: 2950)
     package static let jsonb = PostgresType(rawValue: 3802)
 
@@ -39,13 +36,8 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
             case .int4: 1007
             case .int8: 1016
             case .text: 1009
-            case .oid: 1028
-            case .json: 199
-            case .float4: 1021
             case .float8: 1022
-            case .varchar: 1015
             case .timestamptz: 1185
-            case .interval: 1187
             case .uuid: 2951
             case .jsonb: 3807
             default: nil
