@@ -50,9 +50,8 @@ struct PoolState {
         self.backoff = backoff
     }
 
-    /// How many connections wait for use.
     var idleCount: Int { idle.count }
-    /// Whether no connection is left in anybody's hands.
+    /// Whether no connection is leased or being opened.
     var isQuiet: Bool { leased.isEmpty && connecting.isEmpty }
 
     // MARK: Asking
@@ -75,9 +74,7 @@ struct PoolState {
 
     // MARK: Giving back
 
-    /// Takes back a healthy connection.
-    ///
-    /// - Returns: false when it must be closed instead, because the pool is.
+    /// Takes back a healthy connection; false when it must be closed instead, because the pool is.
     mutating func release(_ id: ConnectionID, at now: Instant) -> Bool {
         guard leased.remove(id) != nil, !isClosed else { return false }
         idle.append((id, now))
@@ -108,11 +105,8 @@ struct PoolState {
 
     /// Notes that the server could not be reached, and makes the next attempt wait.
     ///
-    /// - Parameters:
-    ///   - id: the slot, which is free again.
-    ///   - now: the moment of the failure.
-    ///   - spread: 0..<1, see `Backoff`.
-    /// - Returns: waiters to tell of the failure: all of them when no lease is out that could serve them, else none.
+    /// `spread`: see `Backoff`. Returns the waiters that get the failure: all of them when no lease is out that could
+    /// serve them, else none.
     mutating func connectFailed(_ id: ConnectionID, at now: Instant, spread: Double) -> [WaiterID] {
         connecting.remove(id)
         // Attempts that were under way together count as one.
@@ -125,9 +119,7 @@ struct PoolState {
         return waiters
     }
 
-    /// Hands out what can be handed out, oldest waiter first.
-    ///
-    /// To be called after everything that gives back.
+    /// Hands out what can be handed out, oldest waiter first; to be called after everything that gives back.
     mutating func serve(at now: Instant) -> [(waiter: WaiterID, grant: Grant)] {
         var served: [(WaiterID, Grant)] = []
         while !waiters.isEmpty, let grant = nextGrant(at: now) { served.append((waiters.removeFirst(), grant)) }

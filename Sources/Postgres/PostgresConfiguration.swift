@@ -30,7 +30,7 @@ package struct PostgresConfiguration: Sendable {
     /// Interrupts sessions; `nil`: nothing does.
     package var hook: SessionHook? = nil
 
-    /// Creates a configuration; the defaults suit a small service.
+    /// The defaults suit a small service.
     package init(
         connectionString: String?,
         applicationName: String = "entitlement-sync",

@@ -63,21 +63,16 @@ extension PostgresEncodable where Self: RawRepresentable, RawValue: PostgresEnco
 
 /// One parameter, encoded.
 package struct PostgresBind: Sendable {
-    /// The declared type.
     package let type: PostgresType
     /// The binary form; nil is NULL.
     package let bytes: [UInt8]?
 
-    /// Encodes a value.
     package init(_ value: some PostgresEncodable) {
         type = Swift.type(of: value).postgresType
-        guard !value.isPostgresNull else {
-            bytes = nil
-            return
-        }
+        let isNull = value.isPostgresNull
         var encoded: [UInt8] = []
-        value.encode(into: &encoded)
-        bytes = encoded
+        if !isNull { value.encode(into: &encoded) }
+        bytes = isNull ? nil : encoded
     }
 }
 

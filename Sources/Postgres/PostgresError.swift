@@ -3,7 +3,6 @@
 /// `description` is short, bounded and free of bind values, so it may go to logs and labels. DETAIL, which quotes rows,
 /// is in `debugDescription` alone.
 package struct PostgresError: Error, Sendable {
-    /// The kind of failure; callers branch on it.
     package enum Code: String, Sendable, CaseIterable {
         /// No connection came about: refused, unknown host, wrong password, too slow.
         case connectionFailed
@@ -36,7 +35,6 @@ package struct PostgresError: Error, Sendable {
         case misuse
     }
 
-    /// The kind of failure.
     package var code: Code
     /// The server's five-character SQLSTATE, when a server spoke; see `SQLState`.
     package var sqlState: String?
@@ -44,11 +42,9 @@ package struct PostgresError: Error, Sendable {
     ///
     /// May quote bind values for data exceptions; `description` leaves those out.
     package var message: String
-    /// The constraint that was violated, if the server named it.
+    /// What the error is about, where the server named it.
     package var constraint: String?
-    /// The table the error is about, if the server named it.
     package var table: String?
-    /// The column the error is about, if the server named it.
     package var column: String?
     /// The server's advice, if it gave any.
     package var hint: String?
@@ -62,7 +58,6 @@ package struct PostgresError: Error, Sendable {
     /// DETAIL and context; quotes rows, so it never reaches `description`.
     package var detail: String?
 
-    /// Creates an error of our own or of the server.
     package init(_ code: Code, sqlState: String? = nil, message: String) {
         self.code = code
         self.sqlState = sqlState

@@ -66,7 +66,7 @@ extension PostgresPool {
     }
 
     private func connectFailed(_ id: ConnectionID, _ error: PostgresError) {
-        let told = shared.withLock { shared -> [OneShot<Answer>] in
+        let waiting = shared.withLock { shared -> [OneShot<Answer>] in
             shared.connections[id] = nil
             guard error.code != .cancelled else {
                 shared.state.discard(id)
@@ -82,7 +82,7 @@ extension PostgresPool {
                 metadata: ["error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "-")"]
             )
         }
-        for waiter in told { waiter.resolve(.failure(error)) }
+        for waiter in waiting { waiter.resolve(.failure(error)) }
         serve()
     }
 

@@ -25,9 +25,7 @@ extension PostgresPool {
         await close()
     }
 
-    /// Closes the pool: waiting tasks get `.closed`, leases end in peace within the grace period, then by force.
-    ///
-    /// - Parameter grace: how long to wait for connections in use.
+    /// Closes the pool: waiting tasks get `.closed`, connections in use end within the grace period, then by force.
     package func close(grace: Duration = .seconds(5)) async {
         let quiet = OneShot<Void>()
         let (waiters, idle, pause) = shared.withLock { shared in

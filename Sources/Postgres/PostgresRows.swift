@@ -19,7 +19,6 @@ package struct PostgresRows: RandomAccessCollection, Sendable {
     /// How many rows the statement changed, or returned if it only read.
     package var affected: Int { result.affected }
 
-    /// The columns' names in order.
     package var columnNames: [String] { (0..<result.columnCount).map(result.columnName) }
 }
 
@@ -28,11 +27,7 @@ package struct PostgresRow: Sendable {
     fileprivate let result: ResultStorage
     fileprivate let index: Int32
 
-    /// Reads all columns in order.
-    ///
-    /// - Parameter types: one type a column; an optional where the column may be NULL.
-    /// - Returns: the values as a tuple.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column.
+    /// Reads all columns in order, those that may be NULL as optionals; a `.decoding` error names the column.
     package func decode<each Value: PostgresDecodable>(
         _ types: repeat (each Value).Type
     ) throws(PostgresError) -> (repeat each Value) {
@@ -49,10 +44,6 @@ package struct PostgresRow: Sendable {
     }
 
     /// Reads the only column.
-    ///
-    /// - Parameter type: its type; an optional where the column may be NULL.
-    /// - Returns: the value.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column.
     package func decode<Value: PostgresDecodable>(_ type: Value.Type) throws(PostgresError) -> Value {
         guard result.columnCount == 1 else {
             throw PostgresError(.decoding, message: "the row has \(result.columnCount) columns, 1 were asked for")
@@ -60,13 +51,7 @@ package struct PostgresRow: Sendable {
         return try decode(type, at: 0)
     }
 
-    /// Reads one column.
-    ///
-    /// - Parameters:
-    ///   - type: its type; an optional where the column may be NULL.
-    ///   - column: its place, from 0.
-    /// - Returns: the value.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column.
+    /// Reads the column at a place, from 0.
     package func decode<Value: PostgresDecodable>(_ type: Value.Type, at column: Int) throws(PostgresError) -> Value {
         guard (0..<result.columnCount).contains(column) else {
             throw PostgresError(.decoding, message: "the row has \(result.columnCount) columns, none at \(column)")
@@ -86,7 +71,6 @@ final class ResultStorage: @unchecked Sendable {
     let rowCount: Int
     let columnCount: Int
 
-    /// Takes over a result.
     init(owning raw: OpaquePointer) {
         self.raw = raw
         rowCount = Int(PQntuples(raw))

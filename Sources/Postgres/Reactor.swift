@@ -11,7 +11,7 @@ struct Interest: OptionSet, Sendable {
 
 /// How a wait on a descriptor ended.
 enum Readiness: Sendable, Equatable {
-    /// The descriptor can be read or written, or has failed, which reading or writing will tell.
+    /// The descriptor can be read or written, or has failed, which reading or writing will show.
     case ready(Interest)
     /// The deadline passed.
     case timedOut
@@ -69,14 +69,7 @@ final class Reactor: Sendable {
 
     // MARK: Waiting
 
-    /// Waits until a descriptor is ready; one wait a descriptor at a time.
-    ///
-    /// - Parameters:
-    ///   - descriptor: an open socket.
-    ///   - interest: what to wait for.
-    ///   - deadline: when to give up; nil waits without end.
-    ///   - cancellable: whether the task's cancellation ends the wait.
-    /// - Returns: how the wait ended.
+    /// Waits until an open socket is ready, one wait a descriptor at a time; without a deadline for ever.
     func wait(
         _ descriptor: Int32,
         for interest: Interest,

@@ -13,7 +13,6 @@ struct TimerQueue<Action> {
     /// How many entries the heap holds, dead ones included.
     var entries: Int { heap.count }
 
-    /// Adds an action.
     mutating func add(at due: ContinuousClock.Instant, _ action: Action) -> ID {
         lastID += 1
         actions[lastID] = action
