@@ -16,12 +16,9 @@ package final class HTTPTransport: Sendable {
     private let metrics: TransportMetrics
     private let logger: Logger
 
-    /// Starts a transport and its thread.
+    /// Starts a transport and its thread; traps on counts that make no sense.
     ///
-    /// - Parameters:
-    ///   - configuration: limits and trust; traps on counts that make no sense.
-    ///   - logger: hears of failed requests at debug level, by code only, and of libcurl's own failures as errors.
-    ///   - metricsFactory: where requests are counted and timed.
+    /// Failed requests are logged at debug level, by code only, and libcurl's own failures as errors.
     package init(
         configuration: HTTPTransportConfiguration = .init(),
         logger: Logger,
@@ -38,9 +35,7 @@ package final class HTTPTransport: Sendable {
         }
     }
 
-    deinit {
-        mailbox.abandon()
-    }
+    deinit { mailbox.abandon() }
 
     /// Sends a request and collects the whole response.
     ///
@@ -53,7 +48,7 @@ package final class HTTPTransport: Sendable {
     ///   - body: sent with its length; without a `Content-Type` of the caller's it has none.
     ///   - timeout: time for everything from this call to the last byte, waiting for a place included.
     ///   - maxResponseBytes: cap on the response's body.
-    ///   - metricsLabel: who is asked, from a small fixed set such as the stores' names.
+    ///   - metricsLabel: the asked store, from a small fixed set.
     /// - Returns: the response, whatever its status.
     /// - Throws: `TransportError`; `.cancelled` where the task is.
     package func send(
