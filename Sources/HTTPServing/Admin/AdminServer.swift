@@ -1,5 +1,3 @@
-import Hummingbird
-import HummingbirdCore
 package import Logging
 import NIOCore
 import ServiceLifecycle
@@ -44,7 +42,7 @@ package struct AdminServer: Service {
     ///   - isVital: whether the process is of no use without it; else a taken port is a warning.
     ///   - content: what is served.
     ///   - onListening: called once, with the port, when connections are accepted.
-    ///   - logger: hears when it listens, and why it could not.
+    ///   - logger: for the port, and why it could not be had.
     package init(
         what: String = "metrics",
         address: Address,
@@ -70,44 +68,27 @@ package struct AdminServer: Service {
     /// - Throws: why the address could not be had, where the server is vital.
     package func run() async throws {
         do {
-            try await application().run()
+            try await bounds.serve(
+                content.router(hosts, security, logger),
+                as: what,
+                host: address.host,
+                port: address.port,
+                backlog: 64,
+                connections: Self.mostConnections,
+                onListening: onListening
+            )
         } catch is CancellationError {
             return
         } catch let error where !isVital {
-            let failure = ListenFailure(error, what, host: address.host, port: address.port)
             logger.warning(
                 "\(what) can't be served: the address can't be listened on",
                 metadata: [
                     "listen.host": "\(address.host)", "listen.port": "\(address.port)",
-                    "error.code": "\(failure?.code ?? "\(type(of: error))")",
+                    "error.code": "\((error as? ListenFailure)?.code ?? "\(type(of: error))")",
                 ]
             )
             try? await gracefulShutdown()
-        } catch {
-            throw ListenFailure(error, what, host: address.host, port: address.port) ?? error
         }
-    }
-
-    private func application() -> some ApplicationProtocol {
-        // The framework tells of every start and stop, and calls connections that end with the process errors.
-        var quiet = logger
-        quiet.logLevel = .critical
-        return Application(
-            router: content.router(hosts, security, logger),
-            server: HTTPServerBuilder { [bounds] in bounds.channel($0) },
-            configuration: .init(
-                address: .hostname(address.host, port: address.port),
-                serverName: nil,
-                backlog: 64,
-                availableConnectionsDelegate: .maximum(Self.mostConnections, logger: quiet)
-            ),
-            onServerRunning: { channel in
-                let port = channel.localAddress?.port ?? address.port
-                logger.info("serving \(what)", metadata: ["listen.port": "\(port)"])
-                await onListening(port)
-            },
-            logger: quiet
-        )
     }
 
     private var bounds: ConnectionBounds {

@@ -1,6 +1,4 @@
 import HTTPServing
-import Hummingbird
-import HummingbirdCore
 package import Logging
 import NIOCore
 import ServiceLifecycle
@@ -41,13 +39,18 @@ package struct APIServer: Service {
     ///
     /// - Throws: why the address could not be had.
     package func run() async throws {
-        let application = application()
         try await withGracefulShutdownHandler {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
-                    do { try await application.run() } catch {
-                        throw ListenFailure(error, "the API", host: settings.host, port: settings.port) ?? error
-                    }
+                    try await bounds.serve(
+                        router.router(),
+                        as: "the API",
+                        host: settings.host,
+                        port: settings.port,
+                        backlog: 1024,
+                        connections: settings.maxConnections,
+                        onListening: onListening
+                    )
                 }
                 group.addTask {
                     // A client that still sends by then has had its time.
@@ -64,28 +67,6 @@ package struct APIServer: Service {
 
     /// How long requests in progress may go on after a shutdown was asked for.
     private static let drain = Duration.seconds(2)
-
-    private func application() -> some ApplicationProtocol {
-        // The framework calls connections that end with the process errors; what matters is logged by us.
-        var quiet = logger
-        quiet.logLevel = .critical
-        return Application(
-            responder: router.router().buildResponder(),
-            server: HTTPServerBuilder { [bounds] in bounds.channel($0) },
-            configuration: .init(
-                address: .hostname(settings.host, port: settings.port),
-                serverName: nil,
-                backlog: 1024,
-                availableConnectionsDelegate: .maximum(settings.maxConnections, logger: quiet)
-            ),
-            onServerRunning: { channel in
-                let port = channel.localAddress?.port ?? settings.port
-                logger.info("serving the API", metadata: ["listen.port": "\(port)"])
-                await onListening(port)
-            },
-            logger: quiet
-        )
-    }
 
     private var bounds: ConnectionBounds {
         ConnectionBounds(
