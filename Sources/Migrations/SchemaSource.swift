@@ -21,21 +21,18 @@ package struct SchemaSource: Sendable {
     /// - Throws: `MigrationError` `.missing`, naming the file and what is wrong with it.
     package static func load(directory: String) throws(MigrationError) -> SchemaSource {
         var objects: [SchemaObject] = []
-        let folders = ["functions", "functions/desk"]
-        for folder in folders {
-            for file in try names(in: folder, of: directory).map({ "\(folder)/\($0)" }) {
-                objects += try SchemaObject.objects(in: try text(of: file, in: directory), of: file)
-            }
+        var files: [String] = []
+        for folder in ["functions", "functions/desk"] {
+            files += try names(in: folder, of: directory).map { "\(folder)/\($0)" }
         }
-        for file in ["views.sql", "triggers.sql"] {
+        for file in files + ["views.sql", "triggers.sql"] {
             objects += try SchemaObject.objects(in: try text(of: file, in: directory), of: file)
         }
         if let twice = Dictionary(grouping: objects, by: \.id).first(where: { $1.count > 1 })?.key {
             throw MigrationError(.missing, "the \(twice.kind) \(twice.name) stands twice in the SQL")
         }
-        objects.append(
-            SchemaObject(kind: .privileges, name: "grants", text: try text(of: "grants.sql", in: directory))
-        )
+        let grants = try text(of: "grants.sql", in: directory)
+        objects.append(SchemaObject(kind: .privileges, name: "grants", text: grants))
         let stated = try text(of: "release", in: directory)
         return SchemaSource(
             release: try number("release", in: stated),

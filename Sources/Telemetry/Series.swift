@@ -36,7 +36,7 @@ final class CounterSeries: Series, CounterHandler, FloatingPointCounterHandler {
     }
 }
 
-/// A number that goes up and down; the last word counts.
+/// A number that goes up and down; the last value counts.
 final class GaugeSeries: Series, RecorderHandler, MeterHandler {
     private let value = Mutex(0.0)
 
@@ -72,9 +72,7 @@ final class HistogramSeries: Series, RecorderHandler, TimerHandler {
     private let bounds: [Double]
     private let tally: Mutex<Tally>
 
-    /// Makes an empty histogram.
-    ///
-    /// - Parameter bounds: the upper ends of the buckets, each belonging to its bucket, ascending.
+    /// `bounds`: the upper ends of the buckets, each belonging to its bucket, ascending.
     init(bounds: [Double]) {
         self.bounds = bounds
         tally = Mutex(Tally(counts: Array(repeating: 0, count: bounds.count + 1)))
