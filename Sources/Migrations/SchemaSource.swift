@@ -100,9 +100,6 @@ package struct MigrationFile: Sendable, Hashable {
 
 enum SHA256Text {
     static func hex(_ text: String) -> String {
-        SHA256.hash(data: Data(text.utf8)).map { byte in
-            let digits = String(byte, radix: 16)
-            return digits.count == 1 ? "0" + digits : digits
-        }.joined()
+        SHA256.hash(data: Data(text.utf8)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
     }
 }

@@ -54,10 +54,8 @@ enum Connector {
                     return try await attempt(single.values, until: share(of: serverEnd, among: addresses.count - index))
                 } catch {
                     // A server that answered and refuses is the answer, as in libpq; one that is just starting is not.
-                    guard error.code == .connectionFailed, [nil, SQLState.cannotConnectNow].contains(error.sqlState)
-                    else {
-                        throw error
-                    }
+                    let isRefusal = error.sqlState.map { $0 != SQLState.cannotConnectNow } ?? false
+                    guard error.code == .connectionFailed, !isRefusal else { throw error }
                     failure = error
                 }
             }

@@ -26,9 +26,7 @@ final class OneShot<Value: Sendable>: Sendable {
         continuation?.resume(returning: value)
     }
 
-    /// Awaits the value.
-    ///
-    /// Does not react to cancellation: who wants that resolves from a cancellation handler.
+    /// Awaits the value, whatever the task's cancellation; a caller may resolve from a cancellation handler.
     func wait() async -> Value {
         await withCheckedContinuation { continuation in
             let ready = state.withLock { state -> Value? in

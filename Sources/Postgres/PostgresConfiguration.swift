@@ -76,7 +76,8 @@ extension PostgresConfiguration {
     var allSettings: [String: String] {
         var settings = sessionSettings
         if let statementTimeout, settings["statement_timeout"] == nil {
-            settings["statement_timeout"] = String(statementTimeout.serverMilliseconds)
+            // 0 would switch the limit off.
+            settings["statement_timeout"] = String(max(1, statementTimeout.milliseconds))
         }
         return settings
     }
@@ -104,8 +105,6 @@ extension PostgresConfiguration {
 
 extension PostgresConfiguration {
     /// The same server and user, another database.
-    ///
-    /// A `dbname` at the end of the keywords outranks the one before.
     package func inDatabase(_ name: String) -> PostgresConfiguration {
         var copy = self
         copy.databaseName = name
@@ -128,9 +127,9 @@ extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConve
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded up; at least 1, since 0 switches the server's limits off.
-    var serverMilliseconds: Int64 {
+    /// Whole milliseconds, rounded up.
+    var milliseconds: Int64 {
         let (seconds, attoseconds) = components
-        return max(1, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+        return seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
     }
 }

@@ -37,7 +37,7 @@ extension PostgresConnection {
         _ send: (OpaquePointer) -> Int32,
         receive: (inout Patience) async throws(PostgresError) -> Answer
     ) async throws(PostgresError) -> Answer {
-        // What goes on beside the callers' statements is no place for a fault.
+        // Hooks interrupt callers' statements, not the pool's own.
         if !expendable { try await reach(.statementBefore) }
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection is closed") }
         let commitsItself = transactionStatus == PQTRANS_IDLE && !begins
@@ -64,7 +64,7 @@ extension PostgresConnection {
         } catch {
             var error = error
             error.isOutcomeUnknown = commitsItself && handle.raw == nil
-            note(error)
+            if error.sqlState.map(SQLState.endsSession) ?? false { isSpent = true }
             throw error
         }
     }
@@ -109,7 +109,7 @@ extension PostgresConnection {
         do throws(PostgresError) {
             try await awaitResult(&patience)
         } catch {
-            // A server that ends the session says why before it hangs up; that is the better news.
+            // A server that ends the session says why before it hangs up, and that explains more.
             guard var failure, error.code == .connectionLost else { throw error }
             failure.code = .connectionLost
             throw failure
@@ -186,10 +186,8 @@ extension PostgresConnection {
         let settled = ContinuousClock.now + Self.settleLimit
         guard patience.interruption == nil, let raw = handle.raw, let cancel = CancelHandle(raw) else {
             handle.close()
-            throw PostgresError(
-                patience.interruption ?? reason,
-                message: "the server did not stop the statement in time"
-            )
+            let code = patience.interruption ?? reason
+            throw PostgresError(code, message: "the server did not stop the statement in time")
         }
         patience.interruption = reason
         patience.isCancellable = false

@@ -113,17 +113,14 @@ extension PostgresConnection {
     private func commit(after queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
         guard transactionStatus != PQTRANS_INERROR else {
             await rollback()
-            throw PostgresError(
-                .serverError,
-                sqlState: SQLState.inFailedTransaction,
-                message: "an earlier error has spoiled the transaction"
-            )
+            let message = "an earlier error has spoiled the transaction"
+            throw PostgresError(.serverError, sqlState: SQLState.inFailedTransaction, message: message)
         }
         guard transactionStatus != PQTRANS_IDLE || !opening.isEmpty else {
             throw PostgresError(.misuse, message: "the transaction was ended by its own statements")
         }
         try await reach(.commitBefore)
-        // A session known to be dead never got to hear COMMIT.
+        // A session known to be dead did not get COMMIT.
         guard isInTransaction, readsWithoutEnd() else {
             close()
             throw PostgresError(.connectionLost, message: "the connection broke before the commit")

@@ -18,7 +18,7 @@ package actor PostgresConnection {
     var statements = StatementCache(capacity: preparedStatements)
     private var isBusy = false
     /// Set when the server said something after which the session should not be used again.
-    private var isSpent = false
+    var isSpent = false
     private var savepoints = 0
     /// What begins the transaction whose first statement has not been sent yet: it travels with that statement.
     var opening: [PostgresQuery] = []
@@ -55,9 +55,7 @@ package actor PostgresConnection {
     /// Runs one statement and returns all its rows.
     ///
     /// When the task is cancelled the statement is stopped on the server. One that had finished by then returns its
-    /// rows all the same.
-    ///
-    /// - Throws: `PostgresError`; `.timeout` also when an administrator cancelled the statement.
+    /// rows all the same. Throws `.timeout` also when an administrator cancelled the statement.
     @discardableResult
     package func query(_ query: PostgresQuery) async throws(PostgresError) -> PostgresRows {
         try enter()
@@ -83,7 +81,7 @@ package actor PostgresConnection {
 
     /// Runs several statements, in one transaction unless they say otherwise; results are dropped.
     ///
-    /// - Throws: `PostgresError`; `position` counts from the beginning of the script.
+    /// An error's `position` counts from the beginning of the script.
     package func execute(script: String) async throws(PostgresError) {
         try enter()
         defer { isBusy = false }
@@ -110,9 +108,7 @@ package actor PostgresConnection {
         }
     }
 
-    /// Frees statements that gave way.
-    ///
-    /// Never inside a transaction, which a refusal would spoil.
+    /// Frees statements that gave way; never inside a transaction, which a refusal would spoil.
     func deallocateDiscarded() async throws(PostgresError) {
         guard !statements.discarded.isEmpty, transactionStatus == PQTRANS_IDLE else { return }
         for name in statements.takeDiscarded() {
@@ -143,11 +139,6 @@ package actor PostgresConnection {
     func nextSavepoint() -> String {
         savepoints += 1
         return "savepoint_\(savepoints)"
-    }
-
-    /// Draws the consequences of an error for the session.
-    func note(_ error: PostgresError) {
-        if error.sqlState.map(SQLState.endsSession) ?? false { isSpent = true }
     }
 
     // MARK: Between two leases
@@ -194,7 +185,7 @@ package actor PostgresConnection {
     /// Consumes what came unasked, and finds out whether the end came after it.
     func readsWithoutEnd() -> Bool {
         guard let raw = handle.raw else { return false }
-        // Last words and the end arrive one after the other. More than a few rounds would be a server that only talks.
+        // A last message and the end arrive one after the other; a server that sends more than that is alive.
         for _ in 0..<8 {
             var socket = pollfd(fd: PQsocket(raw), events: Int16(POLLIN), revents: 0)
             // Without waiting: would a read return at once, with data, with the end, or with an error?

@@ -13,8 +13,7 @@ package protocol PostgresEncodable: Sendable {
 
     /// Appends array elements, each behind its length; returns whether one of them was NULL.
     ///
-    /// A requirement, not only an extension, so that the loop is compiled for the concrete element type and called once
-    /// an array.
+    /// A requirement, so that the loop is compiled for the concrete element type and called once an array.
     static func encodeElements(_ elements: [Self], into bytes: inout [UInt8]) -> Bool
 
     /// As `encodeElements`, for elements that may be missing.

@@ -1,3 +1,5 @@
+import Logging
+
 /// Why PostgreSQL gave no usable answer.
 ///
 /// `description` is short, bounded and free of bind values, so it may go to logs and labels. DETAIL, which quotes rows,
@@ -14,8 +16,7 @@ package struct PostgresError: Error, Sendable {
         case poolExhausted
         /// The connection or the pool was closed by this process.
         case closed
-        /// The statement ran longer than allowed and was stopped. The connection is still good, unless it did not
-        /// answer.
+        /// The statement ran longer than allowed and was stopped. The connection is good, unless it did not answer.
         case timeout
         /// The task was cancelled; the statement was stopped, its effects are undone.
         case cancelled
@@ -25,13 +26,11 @@ package struct PostgresError: Error, Sendable {
         case staleStatement
         /// A value has another type or range than the caller asked for.
         case decoding
-        /// The conversation with the server is out of step, or a statement was used that this client does not speak
-        /// (COPY).
+        /// The conversation with the server is out of step, or a statement is not supported here (COPY).
         case protocolViolation
         /// The connection string or another setting is wrong.
         case configuration
-        /// The caller broke a rule of this library: two statements at once on a connection, or a transaction in
-        /// another.
+        /// The caller broke a rule, such as two statements at once on a connection, or a transaction in another.
         case misuse
     }
 
@@ -87,8 +86,7 @@ extension PostgresError {
         }
     }
 
-    /// Whether the fault lies with the way to the server, or with the server being another than expected, not with the
-    /// statement.
+    /// Whether the connection is at fault, or the server is another than expected; not the statement.
     package var isConnectionFailure: Bool {
         switch code {
         case .connectionFailed, .connectionLost, .commitUnknown: true
@@ -116,6 +114,10 @@ extension PostgresError: CustomStringConvertible, CustomDebugStringConvertible {
         ]
         for case (let name, let value?) in extras { text += "\n  \(name): \(value)" }
         return text
+    }
+
+    var logMetadata: Logger.Metadata {
+        ["error.code": "\(code.rawValue)", "error.sqlstate": "\(sqlState ?? "-")"]
     }
 
     /// Data exceptions and PL/pgSQL's default RAISE quote values in their primary message.

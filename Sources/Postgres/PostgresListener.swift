@@ -104,12 +104,7 @@ package struct PostgresListener: Sendable {
                 case .configuration: throw error
                 default:
                     failures += 1
-                    logger?.info(
-                        "listening interrupted",
-                        metadata: [
-                            "error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "-")",
-                        ]
-                    )
+                    logger?.info("listening interrupted", metadata: error.logMetadata)
                 }
             }
             do {

@@ -4,12 +4,7 @@ package struct PostgresRequest<Answer> {
     fileprivate let read: (PostgresRows) throws -> Answer
     fileprivate let refusal: (PostgresError) -> any Error
 
-    /// Describes a request.
-    ///
-    /// - Parameters:
-    ///   - query: the statement.
-    ///   - read: makes the answer of its rows.
-    ///   - refusal: says what an error of this statement means; by default the error itself.
+    /// `refusal` says what an error of this statement means; by default the error itself.
     package init(
         _ query: PostgresQuery,
         read: @escaping (PostgresRows) throws -> Answer,
@@ -29,17 +24,16 @@ extension PostgresRequest {
 }
 
 extension PostgresRequest<Void> {
-    /// Describes a request whose rows do not matter.
+    /// A request whose rows do not matter.
     package init(_ query: PostgresQuery, refusal: @escaping (PostgresError) -> any Error = { $0 }) {
         self.init(query, read: { _ in }, refusal: refusal)
     }
 }
 
 extension PostgresConnection {
-    /// Sends requests together and reads their answers, in one round trip.
+    /// Sends requests together and reads their answers, in one round trip; see `pipeline`.
     ///
-    /// - Returns: one answer a request.
-    /// - Throws: what the request that failed makes of its error; see `pipeline`.
+    /// Throws what the request that failed makes of its error.
     nonisolated package func send<each Answer>(
         _ requests: repeat PostgresRequest<each Answer>
     ) async throws -> (repeat each Answer) {
@@ -53,9 +47,7 @@ extension PostgresConnection {
         return (repeat try (each requests).read(answers.next() ?? Self.missing()))
     }
 
-    /// Sends requests together, in one round trip; none does nothing.
-    ///
-    /// - Throws: what the request that failed makes of its error; see `pipeline`.
+    /// The same for any number of requests without answers.
     nonisolated package func send(_ requests: [PostgresRequest<Void>]) async throws {
         let answers = try await answers(to: requests.map(\.query), requests.map(\.refusal))
         for (request, rows) in zip(requests, answers) { try request.read(rows) }

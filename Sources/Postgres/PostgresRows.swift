@@ -34,10 +34,8 @@ package struct PostgresRow: Sendable {
         var columns: Int32 = 0
         for _ in repeat each types { columns += 1 }
         guard columns == result.columnCount else {
-            throw PostgresError(
-                .decoding,
-                message: "the row has \(result.columnCount) columns, \(columns) were asked for"
-            )
+            let message = "the row has \(result.columnCount) columns, \(columns) were asked for"
+            throw PostgresError(.decoding, message: message)
         }
         var column: Int32 = 0
         return (repeat try result.decode((each Value).self, row: index, column: &column))

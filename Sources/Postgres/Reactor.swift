@@ -253,8 +253,6 @@ final class Reactor: Sendable {
 
     /// Rounded up, so that the thread does not spin through the last millisecond.
     private static func milliseconds(until due: ContinuousClock.Instant) -> Int32 {
-        let (seconds, attoseconds) = (due - .now).components
-        guard seconds >= 0, attoseconds >= 0 else { return 0 }
-        return Int32(clamping: min(seconds, 3600) * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+        Int32(max(0, min(due - .now, .seconds(3600)).milliseconds))
     }
 }

@@ -43,14 +43,9 @@ package final class HTTPTransport: Sendable {
     /// `Transfer-Encoding`, `Connection` and the like) belong to the transport and are refused. A request that is not
     /// idempotent is never sent twice, not even when a kept-alive connection turns out to be dead.
     ///
-    /// - Parameters:
-    ///   - request: absolute, with scheme and authority; plain http goes to loopback hosts only.
-    ///   - body: sent with its length; without a `Content-Type` of the caller's it has none.
-    ///   - timeout: time for everything from this call to the last byte, waiting for a place included.
-    ///   - maxResponseBytes: cap on the response's body.
-    ///   - metricsLabel: the asked store, from a small fixed set.
-    /// - Returns: the response, whatever its status.
-    /// - Throws: `TransportError`; `.cancelled` where the task is.
+    /// The request is absolute; plain http goes to loopback hosts only. A body without a `Content-Type` of the caller's has
+    /// none. `timeout` covers everything from this call to the last byte, waiting for a place included. `metricsLabel` is
+    /// one of a small fixed set.
     package func send(
         _ request: HTTPRequest,
         body: [UInt8]? = nil,

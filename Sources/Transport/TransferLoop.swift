@@ -50,7 +50,7 @@ final class TransferLoop {
             for command in batch { accept(command) }
             endOverdue()
             fillPlaces()
-            begin()
+            report(events.fireTimeout())
             collectFinished()
             resumeFinished()
             workUntilNeeded()
@@ -101,11 +101,6 @@ final class TransferLoop {
             transfer.place = nil
             start(transfer)
         }
-    }
-
-    private func begin() {
-        let code = events.fireTimeout()
-        if code != CURLM_OK { report(code) }
     }
 
     private func collectFinished() {
@@ -223,6 +218,7 @@ final class TransferLoop {
     }
 
     private func report(_ code: CURLMcode) {
+        guard code != CURLM_OK else { return }
         logger.error("libcurl failed on its multi handle", metadata: ["error.code": "\(code.rawValue)"])
     }
 

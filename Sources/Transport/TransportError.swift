@@ -3,7 +3,7 @@
 /// An HTTP status of any kind is a response, never an error. Nothing here names the URL, a header value or a body, so
 /// values of this type may be logged as they are.
 package struct TransportError: Error, Sendable, Equatable {
-    /// The kinds of failure; the raw values serve as metric and log labels.
+    /// The raw values serve as metric and log labels.
     package enum Code: String, Sendable, CaseIterable {
         /// No TCP connection: refused, unreachable, or out of descriptors.
         case connect
@@ -31,7 +31,6 @@ package struct TransportError: Error, Sendable, Equatable {
         case protocol_ = "protocol"
     }
 
-    /// The kind of failure, for decisions.
     package var code: Code
 
     /// A short fixed text, safe for logs.

@@ -29,7 +29,6 @@ package struct AdminServer: Service {
     private let proxies: TrustedProxies
     private let isVital: Bool
     private let content: AdminContent
-    private let onListening: @Sendable (Int) async -> Void
     private let logger: Logger
 
     /// Creates a server that is not listening yet.
@@ -41,7 +40,6 @@ package struct AdminServer: Service {
     ///   - proxies: their connections have no limit by address.
     ///   - isVital: whether the process is of no use without it; else a taken port is a warning.
     ///   - content: what is served.
-    ///   - onListening: called once, with the port, when connections are accepted.
     ///   - logger: for the port, and why it could not be had.
     package init(
         what: String = "metrics",
@@ -50,7 +48,6 @@ package struct AdminServer: Service {
         proxies: TrustedProxies = .init(),
         isVital: Bool,
         content: AdminContent,
-        onListening: @escaping @Sendable (Int) async -> Void = { _ in },
         logger: Logger
     ) {
         self.what = what
@@ -59,7 +56,6 @@ package struct AdminServer: Service {
         self.proxies = proxies
         self.isVital = isVital
         self.content = content
-        self.onListening = onListening
         self.logger = logger
     }
 
@@ -74,8 +70,7 @@ package struct AdminServer: Service {
                 host: address.host,
                 port: address.port,
                 backlog: 64,
-                connections: Self.mostConnections,
-                onListening: onListening
+                connections: Self.mostConnections
             )
         } catch is CancellationError {
             return

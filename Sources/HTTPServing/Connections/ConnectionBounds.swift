@@ -25,16 +25,14 @@ package struct ConnectionBounds: Sendable {
     /// Serves routes over HTTP/1.1 until a graceful shutdown, or until the task is cancelled.
     ///
     /// `what` names them in log and errors. Port 0 lets the system choose. More than `connections` at once wait until one
-    /// ends. `onListening` is called once, with the port, when connections are accepted. Throws `ListenFailure` where the
-    /// address could not be had.
+    /// ends. Throws `ListenFailure` where the address could not be had.
     package func serve<Routes: HTTPResponderBuilder>(
         _ routes: Routes,
         as what: String,
         host: String,
         port: Int,
         backlog: Int,
-        connections: Int,
-        onListening: @escaping @Sendable (Int) async -> Void
+        connections: Int
     ) async throws where Routes.Responder.Context: InitializableFromSource<ApplicationRequestContextSource> {
         // The framework logs every start and stop, and connections that end with the process as errors.
         var quiet = logger
@@ -51,7 +49,6 @@ package struct ConnectionBounds: Sendable {
             onServerRunning: { channel in
                 let port = channel.localAddress?.port ?? port
                 logger.info("serving \(what)", metadata: ["listen.port": "\(port)"])
-                await onListening(port)
             },
             logger: quiet
         )

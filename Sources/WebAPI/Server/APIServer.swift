@@ -9,7 +9,6 @@ package struct APIServer: Service {
     private let router: APIRouter
     private let watch: RestoreWatch
     private let security: SecurityLog
-    private let onListening: @Sendable (Int) async -> Void
     private let logger: Logger
 
     /// Creates a server that is not listening yet.
@@ -17,19 +16,16 @@ package struct APIServer: Service {
     /// - Parameters:
     ///   - settings: where and how to listen.
     ///   - doors: what is behind the routes.
-    ///   - onListening: called once, with the port, when connections are accepted.
     ///   - logger: hears when it listens.
     package init(
         settings: APISettings,
         doors: APIDoors,
-        onListening: @escaping @Sendable (Int) async -> Void = { _ in },
         logger: Logger
     ) {
         self.settings = settings
         router = doors.router(inFlight: settings.maxPerAddress)
         watch = doors.watch
         security = doors.security
-        self.onListening = onListening
         self.logger = logger
     }
 
@@ -48,8 +44,7 @@ package struct APIServer: Service {
                         host: settings.host,
                         port: settings.port,
                         backlog: 1024,
-                        connections: settings.maxConnections,
-                        onListening: onListening
+                        connections: settings.maxConnections
                     )
                 }
                 group.addTask {
