@@ -174,7 +174,8 @@ package struct RoleProcess {
             more: config.console.address == nil ? console?.routes : nil
         )
         return AdminServer(
-            address: .init(host: config.admin.address.host, port: config.admin.address.port),
+            host: config.admin.address.host,
+            port: config.admin.address.port,
             names: config.admin.names + consoleNames(config),
             proxies: proxies,
             // A usual port that is taken by another process of ours stops no process.
@@ -194,7 +195,8 @@ package struct RoleProcess {
         guard let address = config.console.address else { return nil }
         return AdminServer(
             what: "the console",
-            address: .init(host: address.host, port: address.port),
+            host: address.host,
+            port: address.port,
             names: config.admin.names + consoleNames(config),
             proxies: proxies,
             isVital: true,

@@ -17,7 +17,6 @@ package final class ClientCounts: Sendable {
         }
     }
 
-    /// Counts one less.
     package func giveBack(_ client: String) {
         counts.withLock { counts in
             let left = (counts[client] ?? 1) - 1

@@ -9,12 +9,7 @@ package final class SecurityLog: Sendable {
 
     package init() {}
 
-    /// Counts and logs that a request was refused because of who sent it.
-    ///
-    /// - Parameters:
-    ///   - door: the endpoint, from a closed set.
-    ///   - reason: a code from a closed set.
-    ///   - logger: names the request, if there is one.
+    /// Counts and logs that a request was refused because of its sender; endpoint and reason come from closed sets.
     package func refused(_ door: String, _ reason: String, _ logger: Logger) {
         Counter(
             label: "entitlement_sync_http_refusals_total",

@@ -5,7 +5,6 @@ package import NIOCore
 /// Any other sender of `X-Forwarded-For` could name any address.
 package struct TrustedProxies: Sendable {
     package struct Fault: Error, Hashable {
-        /// The entry that is wrong.
         package var entry: String
     }
 
@@ -26,7 +25,6 @@ package struct TrustedProxies: Sendable {
 
     private var networks: [Network] = []
 
-    /// No proxies.
     package init() {}
 
     /// Reads addresses and networks such as `10.0.0.0/8, ::1`.

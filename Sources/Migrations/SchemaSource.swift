@@ -16,9 +16,7 @@ package struct SchemaSource: Sendable {
         SHA256Text.hex((migrations.map(\.checksum) + objects.map(\.checksum)).joined(separator: "\n"))
     }
 
-    /// Reads `release`, `migrations`, `functions`, `views.sql`, `triggers.sql` and `grants.sql`.
-    ///
-    /// - Throws: `MigrationError` `.missing`, naming the file and what is wrong with it.
+    /// Throws `.missing`, naming the file and what is wrong with it.
     package static func load(directory: String) throws(MigrationError) -> SchemaSource {
         var objects: [SchemaObject] = []
         var files: [String] = []
@@ -71,12 +69,9 @@ package struct MigrationFile: Sendable, Hashable {
     package var version: Int32
     package var name: String
     package var sql: String
-    /// SHA-256 of the text, in hex.
     package var checksum: String
 
-    /// Reads `NNNN_name.sql` files in order.
-    ///
-    /// - Throws: `MigrationError` `.missing` where numbers are missing or twice there.
+    /// Reads `NNNN_name.sql` files in order; throws `.missing` where numbers are missing or twice there.
     static func load(directory: String) throws(MigrationError) -> [MigrationFile] {
         var files: [MigrationFile] = []
         for name in try SchemaSource.names(in: "migrations", of: directory) {

@@ -1,8 +1,6 @@
 /// Growing waits between attempts.
 struct Backoff: Sendable {
-    /// The first wait.
     var base: Duration
-    /// The longest wait.
     var cap: Duration
 
     /// The wait after a number of failures in a row: between half of the doubled base and all of it, never above the cap.

@@ -18,7 +18,6 @@ struct ConnectionHandle: ~Copyable {
         PQsetNoticeReceiver(raw, { _, _ in }, nil)
     }
 
-    /// Closes the connection; the second time does nothing.
     mutating func close() {
         guard let raw else { return }
         self.raw = nil

@@ -6,7 +6,6 @@
 struct PoolState {
     /// Names a connection, or the slot for one.
     typealias ConnectionID = Int
-    /// Names a waiting task.
     typealias WaiterID = Int
     typealias Instant = ContinuousClock.Instant
 
@@ -18,12 +17,10 @@ struct PoolState {
         case connect(ConnectionID)
     }
 
-    /// How a request for a connection was met.
     enum Acquisition: Equatable {
         case granted(Grant)
         /// A later grant will name the waiter.
         case queued
-        /// Too many wait already.
         case full
         case closed
     }
@@ -39,7 +36,6 @@ struct PoolState {
     private(set) var waiters: [WaiterID] = []
     /// Attempts to connect that failed since the last success.
     private(set) var failures = 0
-    /// When the next attempt may be made after a failure.
     private(set) var retryAt: Instant?
     private(set) var isClosed = false
     private var lastID = 0
@@ -56,7 +52,6 @@ struct PoolState {
 
     // MARK: Asking
 
-    /// Asks for a connection; first come, first served.
     mutating func acquire(_ waiter: WaiterID, at now: Instant) -> Acquisition {
         guard !isClosed else { return .closed }
         if waiters.isEmpty, let grant = nextGrant(at: now) { return .granted(grant) }
@@ -149,7 +144,6 @@ struct PoolState {
 
     // MARK: Ageing and ending
 
-    /// Takes out connections that were not used since a moment.
     mutating func removeIdle(since moment: Instant) -> [ConnectionID] {
         let old = idle.filter { $0.since <= moment }.map(\.id)
         idle.removeAll { $0.since <= moment }

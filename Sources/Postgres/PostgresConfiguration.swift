@@ -7,13 +7,9 @@ package struct PostgresConfiguration: Sendable {
     package var databaseName: String? = nil
     /// What `pg_stat_activity` shows, unless the connection string or `PGAPPNAME` says otherwise.
     package var applicationName: String
-    /// The time to reach a usable server, over all hosts.
-    ///
-    /// A positive `connect_timeout` in the connection string wins.
+    /// The time to reach a usable server, over all hosts; a positive `connect_timeout` in the connection string wins.
     package var connectTimeout: Duration
-    /// The longest a statement may run; nil sets no limit.
-    ///
-    /// The server enforces it, and after it this client.
+    /// The longest a statement may run, enforced by the server and after it by this client; nil sets no limit.
     package var statementTimeout: Duration?
     /// The most connections a pool opens; at least 1.
     package var maxConnections: Int
@@ -21,9 +17,7 @@ package struct PostgresConfiguration: Sendable {
     package var maxWaiters: Int
     /// The longest a task waits for a connection.
     package var acquireTimeout: Duration
-    /// Whether sessions keep state.
-    ///
-    /// False behind a transaction pooler: no named statements, no start-up options.
+    /// Whether sessions keep state; false behind a transaction pooler: no named statements, no start-up options.
     package var sessionState: Bool
     /// Server settings by name: sent at start-up, or with each transaction where sessions keep no state.
     package var sessionSettings: [String: String]

@@ -136,8 +136,7 @@ extension PostgresConnection {
 
     /// Reads without waiting, which often spares a trip through the reactor; returns whether a result is complete.
     ///
-    /// Under TLS, bytes may sit decrypted in memory while the socket has nothing more to say. One record never takes
-    /// more than three reads.
+    /// Under TLS, decrypted bytes may wait in memory while the socket has none. One record never takes more than three reads.
     private func consumeWhatIsThere() throws(PostgresError) -> Bool {
         let reads = handle.raw.map { PQsslInUse($0) } == 1 ? 3 : 1
         for _ in 0..<reads {

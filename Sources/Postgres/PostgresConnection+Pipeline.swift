@@ -81,10 +81,6 @@ extension PostgresConnection {
         var isRun: Bool {
             if case .run = self { true } else { false }
         }
-
-        func isRun(of other: PostgresQuery) -> Bool {
-            if case .run(let query, _) = self { query.sql == other.sql } else { false }
-        }
     }
 
     private func attempt(
@@ -148,7 +144,9 @@ extension PostgresConnection {
             if !hadFailed {
                 failure?.statement = answers.count
                 // The one reason why a server refuses this is that it is a standby: the state that a write would get.
-                if failure?.sqlState == SQLState.featureNotSupported, step.isRun(of: PostgresConfiguration.writable) {
+                if case .run(let query, _) = step, query.sql == PostgresConfiguration.writable.sql,
+                    failure?.sqlState == SQLState.featureNotSupported
+                {
                     failure?.sqlState = SQLState.readOnlyTransaction
                 }
             }

@@ -5,12 +5,9 @@ import Metrics
 package enum PostgresIsolation: String, Sendable, CaseIterable {
     case readCommitted = "READ COMMITTED"
     case repeatableRead = "REPEATABLE READ"
-    case serializable = "SERIALIZABLE"
 }
 
-/// Time of COMMIT alone: what the server's disk and its standbys cost.
-///
-/// Made at its first use, after the program chose where metrics go.
+/// What the server's disk and its standbys cost; made at its first use, after the program chose where metrics go.
 private let commitTime = Timer(label: "entitlement_sync_commit_duration_seconds")
 
 extension PostgresConnection {
@@ -161,8 +158,7 @@ extension PostgresConnection {
         do throws(PostgresError) {
             try await control("ROLLBACK", shielded: true)
         } catch {
-            // The session's state is unknown. Closing it rolls back as well, and the pool replaces it; the
-            // caller gets the error that led here.
+            // The session's state is unknown. Closing it rolls back too; the caller gets the error that led here.
             close()
         }
     }

@@ -46,7 +46,6 @@ extension PostgresDecodable {
         return elements
     }
 
-    /// The error for a value of a type that cannot be read as `Self`.
     static func mismatch(_ type: PostgresType, _ bytes: UnsafeRawBufferPointer) -> PostgresError {
         let message = "type \(type.rawValue) of \(bytes.count) bytes is not readable as \(Self.self)"
         return PostgresError(.decoding, message: message)

@@ -37,9 +37,7 @@ package struct PostgresError: Error, Sendable {
     package var code: Code
     /// The server's five-character SQLSTATE, when a server spoke; see `SQLState`.
     package var sqlState: String?
-    /// The server's primary message, or ours.
-    ///
-    /// May quote bind values for data exceptions; `description` leaves those out.
+    /// The server's primary message, or ours; `description` leaves out those that quote bind values.
     package var message: String
     /// What the error is about, where the server named it.
     package var constraint: String?

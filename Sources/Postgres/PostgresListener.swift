@@ -79,7 +79,6 @@ package struct PostgresListener: Sendable {
         }
     }
 
-    /// Connects, listens and reports; again after every failure.
     private func listen(_ channels: [String], _ report: @Sendable (Event) -> Void) async throws(PostgresError) {
         let backoff = Backoff(base: .milliseconds(100), cap: .seconds(10))
         let script = channels.map { "LISTEN \"\($0.replacing("\"", with: "\"\""))\"" }.joined(separator: ";")
@@ -107,12 +106,8 @@ package struct PostgresListener: Sendable {
                     logger?.info("listening interrupted", metadata: error.logMetadata)
                 }
             }
-            do {
-                try await Task.sleep(for: backoff.delay(afterFailures: failures, spread: .random(in: 0..<1)))
-            } catch {
-                // Cancelled, which is how this ends.
-                return
-            }
+            // Fails where the task is cancelled, which ends the loop.
+            try? await Task.sleep(for: backoff.delay(afterFailures: failures, spread: .random(in: 0..<1)))
         }
     }
 }

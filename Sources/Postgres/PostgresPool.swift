@@ -167,7 +167,6 @@ package final class PostgresPool: Sendable {
         for connection in shared.withLock({ Array($0.connections.values) }) { await connection.close() }
     }
 
-    /// Closes connections that were not used since a moment.
     func closeIdle(since moment: ContinuousClock.Instant) async {
         let old = shared.withLock { shared in
             shared.state.removeIdle(since: moment).compactMap { shared.connections.removeValue(forKey: $0) }

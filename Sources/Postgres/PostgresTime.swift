@@ -2,8 +2,7 @@ package import FoundationEssentials
 
 /// A moment; `timestamptz`.
 ///
-/// Reaches from 4713 BC to the year 294246. Later years, which the server knows up to 294276, do not fit and are a
-/// decoding error.
+/// Reaches from 4713 BC to the year 294246. Later ones, which the server has until 294276, are a decoding error.
 package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncodable, PostgresDecodable {
     package var microsecondsSinceUnixEpoch: Int64
 

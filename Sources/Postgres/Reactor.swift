@@ -13,9 +13,7 @@ struct Interest: OptionSet, Sendable {
 enum Readiness: Sendable, Equatable {
     /// The descriptor can be read or written, or has failed, which reading or writing will show.
     case ready(Interest)
-    /// The deadline passed.
     case timedOut
-    /// The waiting task was cancelled.
     case cancelled
     /// The descriptor was deregistered, or cannot be watched.
     case closed
@@ -25,7 +23,6 @@ enum Readiness: Sendable, Equatable {
 ///
 /// Registrations are one-shot: the thread never reads, it only resumes waiting tasks. It lives as long as the process.
 final class Reactor: Sendable {
-    /// The only reactor.
     static let shared: Reactor = {
         let reactor = Reactor()
         reactor.start()
@@ -164,7 +161,6 @@ final class Reactor: Sendable {
         return id
     }
 
-    /// Forgets an action that has not run.
     func cancel(_ timer: TimerQueue<Void>.ID) { state.withLock { $0.timers.remove(timer) } }
 
     private static func mustWake(for due: ContinuousClock.Instant?, _ state: State) -> Bool {

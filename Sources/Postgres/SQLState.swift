@@ -33,7 +33,7 @@ package enum SQLState {
         }
     }
 
-    /// Whether the same work, started again from the beginning, may succeed without anybody changing anything.
+    /// Whether the same work, started again from the beginning, may succeed without a change.
     package static func isTransient(_ state: String) -> Bool {
         switch state {
         case serializationFailure, deadlockDetected, lockNotAvailable: true

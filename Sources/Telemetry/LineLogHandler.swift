@@ -10,7 +10,6 @@ package struct LineLogHandler: LogHandler {
     private let label: String
     private let sink: LogSink
 
-    /// Handlers share a sink.
     package init(
         label: String,
         level: Logger.Level,

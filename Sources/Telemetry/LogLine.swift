@@ -48,7 +48,6 @@ struct LogLine {
         }
     }
 
-    /// Adds a field, if it fits.
     mutating func add(_ key: String, _ value: String) {
         let before = bytes.count
         let name = Self.name(key)
@@ -67,7 +66,6 @@ struct LogLine {
         }
     }
 
-    /// The line with its end.
     consuming func finished() -> [UInt8] {
         if isTruncated { append(truncationMark) }
         append(format == .json ? "}\n" : "\n")

@@ -30,7 +30,6 @@ package final class LogSink: Sendable {
         self.patience = patience
     }
 
-    /// Lines lost so far.
     package var droppedLines: Int { state.withLock { $0.dropped } }
 
     /// Writes a line of at most `LogLine.limit` bytes, or drops it.

@@ -17,9 +17,7 @@ package final class LogThrottle<Kind: Hashable & Sendable>: Sendable {
         self.interval = interval
     }
 
-    /// Decides whether to write a line now.
-    ///
-    /// - Returns: how many lines of the kind were suppressed since the last; `nil`: suppress this one as well.
+    /// How many lines of the kind were suppressed since the last that was written; `nil`: suppress this one as well.
     package func leave(for kind: Kind, at now: ContinuousClock.Instant = .now) -> Int? {
         kinds.withLock { kinds in
             var entry = kinds[kind] ?? Entry(began: now)

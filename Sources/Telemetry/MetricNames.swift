@@ -3,7 +3,6 @@
 /// Lower targets count under these names without importing this one; here they get their help texts. A counter's name ends
 /// in `_total` and a timer's in `_seconds`: the registry adds the ending where it is missing.
 package enum MetricNames {
-    /// What every name begins with.
     package static let prefix = "entitlement_sync_"
 
     /// A name of ours, from what is measured, in snake_case, with its base unit: `queue_oldest_seconds`.
@@ -12,7 +11,6 @@ package enum MetricNames {
     /// Series that were asked for and not kept; see ``Registry``.
     static let droppedSeries = name("metrics_dropped_series_total")
 
-    /// Help texts by exposed name.
     package static let help: [String: String] = [
         droppedSeries: "Series that were not kept, because there are too many or their name has another type.",
         name("build_info"): "1, with the version and the MODE of this process.",

@@ -11,10 +11,8 @@ import Synchronization
 ///
 /// Recording costs an atomic addition or a short lock. Making a handler takes the registry's lock: make it once, keep it.
 package final class Registry: MetricsFactory {
-    /// The media type of ``render()``.
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
-    /// The most series kept.
     package let maxSeries: Int
     private let help: [String: String]
     private let state = Mutex(State())

@@ -3,13 +3,10 @@ import Synchronization
 
 /// The values under one name and one set of labels.
 protocol Series: AnyObject, Sendable {
-    /// Adds its samples.
     func expose(name: String, labels: Labels, to text: inout Exposition)
 }
 
-/// A number that only grows.
-///
-/// Whole and broken amounts may be added to the same counter.
+/// A number that only grows, by whole and broken amounts.
 final class CounterSeries: Series, CounterHandler, FloatingPointCounterHandler {
     private let whole = Atomic<UInt64>(0)
     private let broken = Mutex(0.0)

@@ -6,7 +6,6 @@ import Synchronization
 final class CurlThread: Sendable {
     private let thread: Mutex<pthread_t?>
 
-    /// Starts a thread that runs `body` once.
     init(_ body: @escaping @Sendable () -> Void) {
         var thread = pthread_t()
         let start = Unmanaged.passRetained(Start(body))

@@ -19,7 +19,7 @@ package struct HTTPExchange: Sendable {
     package var body: [UInt8]
 
     /// Time from the call of `send` to the last byte, waiting for a place included.
-    package var elapsed = Duration.zero
+    package var elapsed: Duration
 
     package var httpVersion: Version
 

@@ -54,16 +54,23 @@ package final class HTTPTransport: Sendable {
         metricsLabel: String? = nil
     ) async throws(TransportError) -> HTTPExchange {
         let started = ContinuousClock.now
-        let outcome = await exchange(request, body, started, timeout, maxResponseBytes)
-        let elapsed = started.duration(to: .now)
-        switch outcome {
-        case .success(var exchange):
-            exchange.elapsed = elapsed
-            let status = TransportMetrics.outcome(status: exchange.response.status.code)
-            metrics.record(target: metricsLabel, outcome: status, elapsed: elapsed)
+        do throws(TransportError) {
+            let plan = try RequestPlan(request, body: body)
+            if Task.isCancelled { throw TransportError(.cancelled, "the calling task was cancelled") }
+            let answer = try await answer(to: plan, before: started + timeout, maxResponseBytes).get()
+            let response = try ResponseHead.parse(status: answer.status, block: answer.head)
+            let exchange = HTTPExchange(
+                response: response,
+                body: answer.body,
+                elapsed: started.duration(to: .now),
+                httpVersion: answer.version,
+                connectionReused: answer.connectionReused
+            )
+            let outcome = TransportMetrics.outcome(status: response.status.code)
+            metrics.record(target: metricsLabel, outcome: outcome, elapsed: exchange.elapsed)
             return exchange
-        case .failure(let error):
-            metrics.record(target: metricsLabel, outcome: error.code.rawValue, elapsed: elapsed)
+        } catch {
+            metrics.record(target: metricsLabel, outcome: error.code.rawValue, elapsed: started.duration(to: .now))
             logger.debug(
                 "HTTP request failed",
                 metadata: ["error.code": "\(error.code.rawValue)", "http.target": "\(metricsLabel ?? "other")"]
@@ -82,30 +89,6 @@ package final class HTTPTransport: Sendable {
         await mailbox.close()
         // The thread has done all its work by now and is on its way out, so this waits for microseconds.
         thread.join()
-    }
-
-    private func exchange(
-        _ request: HTTPRequest,
-        _ body: [UInt8]?,
-        _ started: ContinuousClock.Instant,
-        _ timeout: Duration,
-        _ maxResponseBytes: Int
-    ) async -> Result<HTTPExchange, TransportError> {
-        do throws(TransportError) {
-            let plan = try RequestPlan(request, body: body)
-            if Task.isCancelled { throw TransportError(.cancelled, "the calling task was cancelled") }
-            let answer = try await answer(to: plan, before: started + timeout, maxResponseBytes).get()
-            return .success(
-                HTTPExchange(
-                    response: try ResponseHead.parse(status: answer.status, block: answer.head),
-                    body: answer.body,
-                    httpVersion: answer.version,
-                    connectionReused: answer.connectionReused
-                )
-            )
-        } catch {
-            return .failure(error)
-        }
     }
 
     private func answer(

@@ -88,7 +88,6 @@ final class Mailbox: Sendable {
         }
     }
 
-    /// Requests taken on and not yet answered.
     var admitted: Int { state.withLock { $0.admitted } }
 
     /// Asks the thread to end and waits until it has let go of everything.
@@ -120,8 +119,7 @@ final class Mailbox: Sendable {
 
     func attach(_ waker: Waker) { state.withLock { $0.waker = waker } }
 
-    /// Swaps the commands posted since the last call into `batch`, which keeps both buffers in use; `false` once the mailbox
-    /// is closing.
+    /// Swaps the posted commands into `batch`, which keeps both buffers in use; `false` once the mailbox is closing.
     func take(into batch: inout [Command]) -> Bool {
         batch.removeAll(keepingCapacity: true)
         return state.withLock { state in
@@ -147,7 +145,6 @@ final class Mailbox: Sendable {
     /// Forgets the waker, which is not used afterwards: its descriptor may then be closed.
     func detach() { state.withLock { $0.waker = nil } }
 
-    /// Ends the closing phase.
     func markClosed() {
         let waiters: [CheckedContinuation<Void, Never>] = state.withLock { state in
             guard case .closing(let waiters) = state.phase else { return [] }

@@ -4,7 +4,6 @@ import CLibCurl
 ///
 /// One thread, kept-alive connections, bodies thrown away.
 package enum RawRequests {
-    /// Why a request had no answer.
     package struct Failure: Error, CustomStringConvertible {
         package var description: String
     }

@@ -21,9 +21,7 @@ final class TransferLoop {
     private var spareHandles: [EasyHandle] = []
     private var finished: [(CheckedContinuation<Submission.Outcome, Never>, Submission.Outcome)] = []
 
-    /// The moment before which no live transfer is due.
-    ///
-    /// It may lag behind: a wake-up too many now and then is cheaper than keeping the deadlines sorted.
+    /// No live transfer is due before; it may lag behind, because a needless wake-up is cheaper than sorted deadlines.
     private var earliestDeadline: ContinuousClock.Instant?
 
     init(mailbox: Mailbox, configuration: HTTPTransportConfiguration, logger: Logger) {

@@ -85,7 +85,6 @@ struct TransferSetup {
         }
     }
 
-    /// What is sent: method, header fields, body.
     private func message(_ handle: EasyHandle, _ transfer: Transfer) throws(CurlRefusal) {
         let plan = transfer.submission.plan
         if let body = plan.body { try handle.set(body: body) }

@@ -36,8 +36,6 @@ package struct TransportError: Error, Sendable, Equatable {
     /// A short fixed text, safe for logs.
     package var reason: String
 
-    /// Whether the request may have left this process.
-    ///
     /// `false` proves that the peer never saw the request; `true` proves nothing.
     package var requestSent: Bool
 
@@ -54,7 +52,7 @@ package struct TransportError: Error, Sendable, Equatable {
 }
 
 extension TransportError: CustomStringConvertible {
-    /// The code, its reason and libcurl's number, such as `reset: the peer closed the connection early (curl 56)`.
+    /// Such as `reset: the peer closed the connection early (curl 56)`.
     package var description: String {
         guard let curlCode else { return "\(code.rawValue): \(reason)" }
         return "\(code.rawValue): \(reason) (curl \(curlCode))"

@@ -7,13 +7,7 @@ package import NIOCore
 package struct AdminContent: Sendable {
     private let routes: @Sendable (Router<AdminContext>) -> Void
 
-    /// Describes content with metrics and readiness, which are asked for at every request.
-    ///
-    /// - Parameters:
-    ///   - metrics: the metrics in the Prometheus text format.
-    ///   - metricsType: the media type of `metrics`.
-    ///   - isReady: whether the process can do its work now.
-    ///   - more: adds routes of others.
+    /// Content with metrics and readiness, which are asked for at every request; `more` adds routes of others.
     package init(
         metrics: @escaping @Sendable () async -> String,
         metricsType: String,

@@ -5,8 +5,7 @@ package import NIOCore
 
 /// The limits of every connection of a server.
 package struct ConnectionBounds: Sendable {
-    /// How long a request may take to arrive and the next one to begin, and how long the other end may take nothing of an
-    /// answer.
+    /// Of a request to arrive and the next one to begin, and of the other end to take more of an answer.
     private let time: TimeAmount
     private let peers: PeerConnections
     private let security: SecurityLog
@@ -96,7 +95,6 @@ package struct ListenFailure: Error, Sendable {
     /// For logs.
     package var code: String
 
-    /// Takes a framework's error as such a failure, where it is one.
     init?(_ error: any Error, _ service: String, host: String, port: Int) {
         guard let error = error as? IOError else { return nil }
         self.service = service
