@@ -172,7 +172,7 @@ let package = Package(
         target("Telemetry", [logging, metrics]),
         target(
             "HTTPServing",
-            [hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, metrics, nioCore, nioHTTPTypes]
+            ["Telemetry", hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, metrics, nioCore, nioHTTPTypes]
         ),
         target(
             "SupportConsole",

@@ -191,7 +191,8 @@ private struct ProcessParts {
             more: config.console.address == nil ? console?.routes : nil
         )
         return AdminServer(
-            address: .init(host: config.admin.address.host, port: config.admin.address.port),
+            host: config.admin.address.host,
+            port: config.admin.address.port,
             names: names,
             proxies: proxies,
             // A usual port that is taken by another process of ours stops no process.
@@ -206,7 +207,8 @@ private struct ProcessParts {
         guard let console, let address = runtime.config.console.address else { return nil }
         return AdminServer(
             what: "the console",
-            address: .init(host: address.host, port: address.port),
+            host: address.host,
+            port: address.port,
             names: names,
             proxies: proxies,
             isVital: true,

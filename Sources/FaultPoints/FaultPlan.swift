@@ -51,9 +51,6 @@
         private let rules: [Rule]
         private let state: Mutex<State>
 
-        /// Reads a plan.
-        ///
-        /// - Throws: `Malformed` with the part that is wrong.
         package init(_ text: String) throws(Malformed) {
             var rules: [Rule] = []
             var seed: UInt64 = 1
@@ -107,9 +104,7 @@
             current.withLock { $0 = plan }
         }
 
-        /// Lets happen what the process's plan says of a point.
-        ///
-        /// - Returns: what the caller has to do to itself, if anything.
+        /// Lets happen what the process's plan says of a point; returns what is left for the caller.
         package static func reach(_ point: FaultPoint) async -> Outcome? {
             guard let plan = current.withLock({ $0 }) else { return nil }
             guard let action = plan.action(at: point) else { return nil }

@@ -1,16 +1,13 @@
 import Synchronization
 
-/// How many of something each client holds at once, by address.
+/// How many of something each client holds at once, by address as ``TrustedProxies`` names it.
 package final class ClientCounts: Sendable {
     private let most: Int
     private let counts = Mutex<[String: Int]>([:])
 
     package init(most: Int) { self.most = most }
 
-    /// Counts one more.
-    ///
-    /// - Parameter client: as ``TrustedProxies`` names it.
-    /// - Returns: `false`: the client holds as many as it may, and nothing was counted.
+    /// Counts one more; `false`: the client holds as many as it may, and nothing was counted.
     package func take(_ client: String) -> Bool {
         counts.withLock { counts in
             let count = counts[client] ?? 0
@@ -20,7 +17,6 @@ package final class ClientCounts: Sendable {
         }
     }
 
-    /// Counts one less.
     package func giveBack(_ client: String) {
         counts.withLock { counts in
             let left = (counts[client] ?? 1) - 1

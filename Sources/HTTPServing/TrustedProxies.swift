@@ -1,12 +1,10 @@
 package import NIOCore
 
-/// Proxies before the API whose word for the client's address is taken.
+/// Proxies before the API that are trusted to name the client's address.
 ///
-/// Any other sender of `X-Forwarded-For` could claim any address.
+/// Any other sender of `X-Forwarded-For` could name any address.
 package struct TrustedProxies: Sendable {
-    /// Why a list is none.
     package struct Fault: Error, Hashable {
-        /// The entry that is wrong.
         package var entry: String
     }
 
@@ -27,13 +25,9 @@ package struct TrustedProxies: Sendable {
 
     private var networks: [Network] = []
 
-    /// No proxies.
     package init() {}
 
-    /// Reads a list.
-    ///
-    /// - Parameter list: addresses and networks such as `10.0.0.0/8, ::1`.
-    /// - Throws: `Fault`.
+    /// Reads addresses and networks such as `10.0.0.0/8, ::1`.
     package init(_ list: String) throws(Fault) {
         for part in list.split(separator: ",") {
             let entry = part.filter { $0 != " " }
@@ -48,12 +42,10 @@ package struct TrustedProxies: Sendable {
         }
     }
 
-    /// What a request's address is counted under: of IPv6 the network, for a host has as many addresses as it wants.
+    /// What a request is counted under: the address of the last hop that is no proxy of ours.
     ///
-    /// - Parameters:
-    ///   - peer: the other end of the connection.
-    ///   - forwarded: the value of `X-Forwarded-For`.
-    /// - Returns: the last hop that is no proxy of ours.
+    /// Of IPv6 it is the network, because a host has as many addresses as it wants. `forwarded`: the value of
+    /// `X-Forwarded-For`.
     package func client(_ peer: SocketAddress?, forwarded: String?) -> String {
         guard let peer, let address = peer.ipAddress, var client = Self.bytes(address) else { return "unknown" }
         if let forwarded, !networks.isEmpty {

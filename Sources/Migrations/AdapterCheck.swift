@@ -1,6 +1,6 @@
 package import Postgres
 
-/// Reads a page of the host's real rows through the adapter: what it gives that the worker can't read shows here and not in a job.
+/// Reads a page of the host's real rows through the adapter, so that rows the worker can't read show here and not in a job.
 package struct AdapterCheck: Sendable {
     private let pool: PostgresPool
 
@@ -8,8 +8,7 @@ package struct AdapterCheck: Sendable {
 
     /// What is wrong with the installed adapter, each with its function and value; empty: nothing.
     ///
-    /// Users are locked for the moment of the check at most.
-    /// Throws `PostgresError`, where a function of the adapter fails.
+    /// Users are locked for the moment of the check at most. Throws `PostgresError` where a function of the adapter fails.
     package func faults() async throws -> [String] {
         do {
             return try await pool.withTransaction { connection in

@@ -7,7 +7,7 @@ struct HostAdapter {
     /// Whether the team named it; the sample never takes the place of a team's own.
     private let isOwn: Bool
 
-    /// - Throws: `MigrationError` `.adapter` where the file is missing or no text.
+    /// Throws `.adapter` where the file is missing, no text, or controls transactions.
     init(path: String, isOwn: Bool) throws {
         sql = try Self.text(of: path)
         // `END` ends a transaction, and the body of a function in standard SQL, which is none of a file's own statements.
@@ -36,7 +36,6 @@ struct HostAdapter {
     /// What the schema of an adapter says that a team named.
     private static let ownMark = "installed with --adapter"
 
-    /// Whether the database has an adapter that its team named, which the sample does not take the place of.
     static func isOwnInstalled(on connection: PostgresConnection) async throws -> Bool {
         let rows = try await connection.query(
             """
@@ -75,7 +74,7 @@ struct HostAdapter {
 
     /// Installs the adapter in one transaction, or tries it in one that is undone.
     ///
-    /// Throws `MigrationError` `.adapter` for functions that do not fit the host's tables or return what the worker can't read.
+    /// Throws `.adapter` for functions that do not fit the host's tables or return what the worker can't read.
     func install(isTried: Bool, on connection: PostgresConnection) async throws {
         do {
             try await connection.withTransaction { connection in

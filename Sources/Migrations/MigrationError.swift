@@ -14,9 +14,7 @@ package struct MigrationError: Error, Sendable, CustomStringConvertible {
         self.description = description
     }
 
-    /// What a server's error means for who migrates.
-    ///
-    /// `what` was being done.
+    /// What a server's error means, while `what` was being done.
     init(_ error: PostgresError, doing what: String) {
         switch error.sqlState {
         case "55P03":

@@ -1,8 +1,8 @@
 import Foundation
 package import Postgres
 
-/// Brings the schema up to date, under a lock: migrations, each once; functions, views, triggers and privileges whenever their text
-/// changed; then the host adapter.
+/// Brings the schema up to date, under a lock: migrations, each once; functions, views, triggers and privileges whenever
+/// their text changed; then the host adapter.
 package struct Migrator: Sendable {
     /// The release of the schema that this build was written for.
     package static let release: Int32 = 1
@@ -29,12 +29,10 @@ package struct Migrator: Sendable {
         package var adapterFaults: [String] = []
     }
 
-    /// Applies what is missing.
+    /// Applies what is missing; a dry run only says what would be done, tries the adapter and undoes it.
     ///
-    /// `adapterPath`: the host adapter's file.
-    /// `isOwn`: whether the team named it; the sample adapter never takes the place of a team's own.
-    /// `dryRun`: only says what would be done; the adapter is tried, and undone.
-    /// Throws `MigrationError`; `PostgresError` where the server can't be reached.
+    /// `isOwn`: whether the team named the adapter; the sample never takes the place of a team's own. Throws
+    /// `MigrationError`; `PostgresError` where the server can't be reached.
     package func run(adapterPath: String, isOwn: Bool = false, dryRun: Bool) async throws -> Report {
         let adapter = try HostAdapter(path: adapterPath, isOwn: isOwn)
         // One connection for everything: the lock belongs to its session.
@@ -54,9 +52,7 @@ package struct Migrator: Sendable {
                 try await adapter.install(isTried: dryRun, on: connection)
             }
             report.user =
-                try await connection.query("SELECT quote_ident(current_user)").first.map {
-                    try $0.decode(String.self, at: 0)
-                } ?? ""
+                try await connection.query("SELECT quote_ident(current_user)").first?.decode(String.self, at: 0) ?? ""
             report.missingRoles =
                 dryRun ? try await rolesThatLack(connection) : try await applyPrivileges(connection)
             try await connection.query("SELECT pg_advisory_unlock(\(Self.lockKey))")
@@ -143,19 +139,13 @@ package struct Migrator: Sendable {
 
     // MARK: What is applied
 
-    /// What is done in one transaction.
-    private enum Step {
-        case migration(MigrationFile)
-        case objects(SchemaPlan)
-    }
-
     /// Returns what a migration has taken away and had to be put back.
     private func apply(_ plan: SchemaPlan, on connection: PostgresConnection) async throws -> [SchemaPlan.Change] {
         guard !plan.changes.isEmpty else { return [] }
-        for file in plan.migrations { try await patiently(.migration(file), on: connection) }
+        for file in plan.migrations { try await patiently { try await apply(file, on: connection) } }
         // A migration may have dropped triggers and views together with their table.
         let rest = plan.migrations.isEmpty ? plan : try SchemaPlan(source: source, state: try await state(connection))
-        try await patiently(.objects(rest), on: connection)
+        try await patiently { try await ObjectInstaller(connection: connection).apply(rest, of: source) }
         return rest.changes.filter { !plan.changes.contains($0) }
     }
 
@@ -165,22 +155,15 @@ package struct Migrator: Sendable {
     /// Takes a step, and begins it again while a table is held.
     ///
     /// A lock that waits makes every request behind it wait, so each try waits for a moment only.
-    private func patiently(_ step: Step, on connection: PostgresConnection) async throws {
+    private func patiently(_ step: () async throws -> Void) async throws {
         for _ in 1..<Self.tries {
-            do { return try await take(step, on: connection) } catch let error as MigrationError
-                where error.code == .locked
-            {
+            do {
+                return try await step()
+            } catch let error as MigrationError where error.code == .locked {
                 try await Task.sleep(for: .milliseconds(400))
             }
         }
-        try await take(step, on: connection)
-    }
-
-    private func take(_ step: Step, on connection: PostgresConnection) async throws {
-        switch step {
-        case .migration(let file): try await apply(file, on: connection)
-        case .objects(let plan): try await ObjectInstaller(connection: connection).apply(plan, of: source)
-        }
+        try await step()
     }
 
     private func apply(_ file: MigrationFile, on connection: PostgresConnection) async throws {

@@ -6,7 +6,7 @@ struct ObjectInstaller {
 
     /// Applies a plan's objects, drops what is no longer in a file, and notes the release that the database has from now on.
     ///
-    /// - Throws: `MigrationError`; `.locked` where another session held an object, and a later try may succeed.
+    /// Throws `.locked` where another session held an object, and a later try may succeed.
     func apply(_ plan: SchemaPlan, of source: SchemaSource) async throws {
         do {
             try await connection.withTransaction { _ in try await write(plan, of: source) }
@@ -69,10 +69,7 @@ struct ObjectInstaller {
     /// Replaces a function; one whose result or parameters changed is dropped first, and of two signatures the new one stays.
     private func replaceFunction(_ object: SchemaObject) async throws {
         let before = try await signatures(of: object.id.name)
-        if before.isEmpty {
-            try await connection.execute(script: object.text)
-            return
-        }
+        guard !before.isEmpty else { return try await connection.execute(script: object.text) }
         try await connection.execute(script: "SAVEPOINT replaced")
         if try await isReplaced(by: object.text) {
             let after = try await signatures(of: object.id.name)

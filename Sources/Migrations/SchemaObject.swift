@@ -15,7 +15,6 @@ package struct SchemaObject: Sendable, Hashable {
     package var id: ID
     /// The statements, which create it or take the place of what is there.
     package var text: String
-    /// SHA-256 of the text, in hex.
     package var checksum: String
 
     init(kind: Kind, name: String, text: String) {
@@ -24,9 +23,9 @@ package struct SchemaObject: Sendable, Hashable {
         checksum = SHA256Text.hex(text)
     }
 
-    /// The objects of a file: each `CREATE OR REPLACE` begins one, and what follows it, as comments on it do, belongs to it.
+    /// The objects of a file: each `CREATE OR REPLACE` begins one, and comments on it, which follow, belong to it.
     ///
-    /// - Throws: `MigrationError` `.missing` for a file that begins with anything else.
+    /// Throws `.missing` for a file that begins with anything else.
     static func objects(in text: String, of file: String) throws(MigrationError) -> [SchemaObject] {
         var objects: [SchemaObject] = []
         for statement in SQLStatements.split(text) {

@@ -16,26 +16,21 @@ package struct SchemaSource: Sendable {
         SHA256Text.hex((migrations.map(\.checksum) + objects.map(\.checksum)).joined(separator: "\n"))
     }
 
-    /// Reads `release`, `migrations`, `functions`, `views.sql`, `triggers.sql` and `grants.sql`.
-    ///
-    /// - Throws: `MigrationError` `.missing`, naming the file and what is wrong with it.
+    /// Throws `.missing`, naming the file and what is wrong with it.
     package static func load(directory: String) throws(MigrationError) -> SchemaSource {
         var objects: [SchemaObject] = []
-        let folders = ["functions", "functions/desk"]
-        for folder in folders {
-            for file in try names(in: folder, of: directory).map({ "\(folder)/\($0)" }) {
-                objects += try SchemaObject.objects(in: try text(of: file, in: directory), of: file)
-            }
+        var files: [String] = []
+        for folder in ["functions", "functions/desk"] {
+            files += try names(in: folder, of: directory).map { "\(folder)/\($0)" }
         }
-        for file in ["views.sql", "triggers.sql"] {
+        for file in files + ["views.sql", "triggers.sql"] {
             objects += try SchemaObject.objects(in: try text(of: file, in: directory), of: file)
         }
         if let twice = Dictionary(grouping: objects, by: \.id).first(where: { $1.count > 1 })?.key {
             throw MigrationError(.missing, "the \(twice.kind) \(twice.name) stands twice in the SQL")
         }
-        objects.append(
-            SchemaObject(kind: .privileges, name: "grants", text: try text(of: "grants.sql", in: directory))
-        )
+        let grants = try text(of: "grants.sql", in: directory)
+        objects.append(SchemaObject(kind: .privileges, name: "grants", text: grants))
         let stated = try text(of: "release", in: directory)
         return SchemaSource(
             release: try number("release", in: stated),
@@ -74,12 +69,9 @@ package struct MigrationFile: Sendable, Hashable {
     package var version: Int32
     package var name: String
     package var sql: String
-    /// SHA-256 of the text, in hex.
     package var checksum: String
 
-    /// Reads `NNNN_name.sql` files in order.
-    ///
-    /// - Throws: `MigrationError` `.missing` where numbers are missing or twice there.
+    /// Reads `NNNN_name.sql` files in order; throws `.missing` where numbers are missing or twice there.
     static func load(directory: String) throws(MigrationError) -> [MigrationFile] {
         var files: [MigrationFile] = []
         for name in try SchemaSource.names(in: "migrations", of: directory) {
@@ -103,9 +95,6 @@ package struct MigrationFile: Sendable, Hashable {
 
 enum SHA256Text {
     static func hex(_ text: String) -> String {
-        SHA256.hash(data: Data(text.utf8)).map { byte in
-            let digits = String(byte, radix: 16)
-            return digits.count == 1 ? "0" + digits : digits
-        }.joined()
+        SHA256.hash(data: Data(text.utf8)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
     }
 }

@@ -1,16 +1,11 @@
 /// Growing waits between attempts.
 struct Backoff: Sendable {
-    /// The first wait.
     var base: Duration
-    /// The longest wait.
     var cap: Duration
 
-    /// The wait after a number of failures.
+    /// The wait after a number of failures in a row: between half of the doubled base and all of it, never above the cap.
     ///
-    /// - Parameters:
-    ///   - failures: how many attempts failed in a row, from 1.
-    ///   - spread: where in the upper half of the wait to land, 0..<1, so that many clients do not come back at once.
-    /// - Returns: between half of the doubled base and all of it, never above the cap.
+    /// `spread` (0..<1) says where in that half, so that many clients do not come back at once.
     func delay(afterFailures failures: Int, spread: Double) -> Duration {
         let doublings = min(max(failures - 1, 0), 20)
         let full = min(base * (1 << doublings), cap)

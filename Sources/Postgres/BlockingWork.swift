@@ -4,15 +4,10 @@ import Dispatch
 enum BlockingWork {
     private static let queue = DispatchQueue(label: "postgres.blocking", attributes: .concurrent)
 
-    /// Runs a blocking call on another thread.
+    /// Runs a blocking call on another thread; nil when the deadline or, where `cancellable`, the task's cancellation came
+    /// first.
     ///
-    /// The call itself cannot be stopped: when time is up it goes on alone and its result is dropped.
-    ///
-    /// - Parameters:
-    ///   - deadline: when to stop waiting.
-    ///   - cancellable: whether to stop waiting also when the task is cancelled.
-    ///   - work: the call.
-    /// - Returns: the result, or nil when the wait ended first.
+    /// The call itself cannot be stopped: it goes on alone and its result is dropped.
     static func run<Value: Sendable>(
         until deadline: ContinuousClock.Instant,
         cancellable: Bool,

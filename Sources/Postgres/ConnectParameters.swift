@@ -13,10 +13,7 @@ struct ConnectParameters: Sendable {
         "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "60000",
     ]
 
-    /// Reads a configuration.
-    ///
-    /// - Throws: `PostgresError` with `.configuration`. libpq's own words are left out: they quote the string, password
-    ///   and all.
+    /// Throws `.configuration`, without libpq's own words: they quote the string, password and all.
     init(_ configuration: PostgresConfiguration) throws(PostgresError) {
         values = try Self.parse(configuration.connectionString ?? "")
         if let name = configuration.databaseName { values["dbname"] = name }
@@ -29,10 +26,7 @@ struct ConnectParameters: Sendable {
 
     /// What holds for a keyword; empty counts as missing, as in libpq.
     func effective(_ keyword: String) -> String? {
-        for source in [values, defaults] {
-            if let value = source[keyword], !value.isEmpty { return value }
-        }
-        return nil
+        [values[keyword], defaults[keyword]].compactMap(\.self).first { !$0.isEmpty }
     }
 
     /// The same parameters with some replaced; nil removes one.
@@ -62,19 +56,12 @@ struct ConnectParameters: Sendable {
         }
     }
 
-    /// The parameters as libpq's `PG*` variables, for a program that is to reach the same server.
-    ///
-    /// Keywords without a variable are left out.
+    /// The parameters as libpq's `PG*` variables, for a program that is to reach the same server; keywords without a
+    /// variable are left out.
     func environment() -> [String: String] {
-        guard let options = PQconndefaults() else { return [:] }
-        defer { PQconninfoFree(options) }
         var environment: [String: String] = [:]
-        var next = options
-        while let keyword = next.pointee.keyword {
-            if let variable = next.pointee.envvar, let value = effective(String(cString: keyword)) {
-                environment[String(cString: variable)] = value
-            }
-            next += 1
+        Self.forEach(PQconndefaults()) { keyword, option in
+            if let variable = option.envvar { environment[String(cString: variable)] = effective(keyword) }
         }
         return environment
     }
@@ -93,16 +80,24 @@ struct ConnectParameters: Sendable {
         PostgresError(.configuration, message: "the connection string is malformed")
     }
 
-    /// Copies and frees a list of options.
+    /// The values of a list of options, which is freed.
     private static func take(_ options: UnsafeMutablePointer<PQconninfoOption>?) -> [String: String] {
-        guard let options else { return [:] }
-        defer { PQconninfoFree(options) }
         var values: [String: String] = [:]
+        forEach(options) { keyword, option in values[keyword] = option.val.map { String(cString: $0) } }
+        return values
+    }
+
+    /// Visits a list of options by keyword and frees it.
+    private static func forEach(
+        _ options: UnsafeMutablePointer<PQconninfoOption>?,
+        _ body: (String, PQconninfoOption) -> Void
+    ) {
+        guard let options else { return }
+        defer { PQconninfoFree(options) }
         var next = options
         while let keyword = next.pointee.keyword {
-            if let value = next.pointee.val { values[String(cString: keyword)] = String(cString: value) }
+            body(String(cString: keyword), next.pointee)
             next += 1
         }
-        return values
     }
 }

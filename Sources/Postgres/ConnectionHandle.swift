@@ -7,9 +7,7 @@ struct ConnectionHandle: ~Copyable {
 
     init() {}
 
-    /// Begins to connect.
-    ///
-    /// - Returns: a handle whose `raw` is nil when memory ran out.
+    /// Begins to connect; `raw` is nil when memory ran out.
     init(connectingWith parameters: [String: String]) {
         let pairs = parameters.sorted { $0.key < $1.key }
         raw = Self.withCStrings(pairs.map(\.key)) { keywords in
@@ -20,7 +18,6 @@ struct ConnectionHandle: ~Copyable {
         PQsetNoticeReceiver(raw, { _, _ in }, nil)
     }
 
-    /// Closes the connection; the second time does nothing.
     mutating func close() {
         guard let raw else { return }
         self.raw = nil
@@ -38,7 +35,7 @@ struct ConnectionHandle: ~Copyable {
         PQfinish(raw)
     }
 
-    /// Lends out a null-terminated array of C strings.
+    /// Calls `body` with a null-terminated array of C strings, which is valid during the call.
     private static func withCStrings<Result>(
         _ strings: [String],
         _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> Result
@@ -65,7 +62,7 @@ struct ConnectionHandle: ~Copyable {
 final class CancelHandle: @unchecked Sendable {
     private let raw: OpaquePointer
 
-    /// Copies what is needed out of a connection; nil when it is not open.
+    /// Nil when the connection is not open.
     init?(_ connection: OpaquePointer) {
         guard let raw = PQgetCancel(connection) else { return nil }
         self.raw = raw
@@ -73,9 +70,7 @@ final class CancelHandle: @unchecked Sendable {
 
     deinit { PQfreeCancel(raw) }
 
-    /// Sends the request and waits for the server to take it; blocks.
-    ///
-    /// Whether it had an effect, only the statement's result tells.
+    /// Sends the request and blocks until the server took it; only the statement's result shows its effect.
     func send() {
         var message = [CChar](repeating: 0, count: 256)
         PQcancel(raw, &message, Int32(message.count))

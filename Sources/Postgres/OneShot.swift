@@ -15,28 +15,18 @@ final class OneShot<Value: Sendable>: Sendable {
 
     private let state = Mutex(State.empty)
 
-    /// Delivers the value; false when another was delivered before.
-    @discardableResult
-    func resolve(_ value: Value) -> Bool {
-        let (won, continuation) = state.withLock { state -> (Bool, CheckedContinuation<Value, Never>?) in
-            switch state {
-            case .empty:
-                state = .resolved(value)
-                return (true, nil)
-            case .waiting(let continuation):
-                state = .resolved(value)
-                return (true, continuation)
-            case .resolved:
-                return (false, nil)
-            }
+    /// Delivers the value, unless another was delivered before.
+    func resolve(_ value: Value) {
+        let continuation = state.withLock { state -> CheckedContinuation<Value, Never>? in
+            if case .resolved = state { return nil }
+            defer { state = .resolved(value) }
+            if case .waiting(let continuation) = state { return continuation }
+            return nil
         }
         continuation?.resume(returning: value)
-        return won
     }
 
-    /// Awaits the value.
-    ///
-    /// Does not react to cancellation: who wants that resolves from a cancellation handler.
+    /// Awaits the value, whatever the task's cancellation; a caller may resolve from a cancellation handler.
     func wait() async -> Value {
         await withCheckedContinuation { continuation in
             let ready = state.withLock { state -> Value? in

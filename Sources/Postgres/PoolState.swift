@@ -6,7 +6,6 @@
 struct PoolState {
     /// Names a connection, or the slot for one.
     typealias ConnectionID = Int
-    /// Names a waiting task.
     typealias WaiterID = Int
     typealias Instant = ContinuousClock.Instant
 
@@ -18,12 +17,10 @@ struct PoolState {
         case connect(ConnectionID)
     }
 
-    /// How a request for a connection was met.
     enum Acquisition: Equatable {
         case granted(Grant)
         /// A later grant will name the waiter.
         case queued
-        /// Too many wait already.
         case full
         case closed
     }
@@ -39,7 +36,6 @@ struct PoolState {
     private(set) var waiters: [WaiterID] = []
     /// Attempts to connect that failed since the last success.
     private(set) var failures = 0
-    /// When the next attempt may be made after a failure.
     private(set) var retryAt: Instant?
     private(set) var isClosed = false
     private var lastID = 0
@@ -50,14 +46,12 @@ struct PoolState {
         self.backoff = backoff
     }
 
-    /// How many connections wait for use.
     var idleCount: Int { idle.count }
-    /// Whether no connection is left in anybody's hands.
+    /// Whether no connection is leased or being opened.
     var isQuiet: Bool { leased.isEmpty && connecting.isEmpty }
 
     // MARK: Asking
 
-    /// Asks for a connection; first come, first served.
     mutating func acquire(_ waiter: WaiterID, at now: Instant) -> Acquisition {
         guard !isClosed else { return .closed }
         if waiters.isEmpty, let grant = nextGrant(at: now) { return .granted(grant) }
@@ -75,9 +69,7 @@ struct PoolState {
 
     // MARK: Giving back
 
-    /// Takes back a healthy connection.
-    ///
-    /// - Returns: false when it must be closed instead, because the pool is.
+    /// Takes back a healthy connection; false when it must be closed instead, because the pool is.
     mutating func release(_ id: ConnectionID, at now: Instant) -> Bool {
         guard leased.remove(id) != nil, !isClosed else { return false }
         idle.append((id, now))
@@ -108,11 +100,8 @@ struct PoolState {
 
     /// Notes that the server could not be reached, and makes the next attempt wait.
     ///
-    /// - Parameters:
-    ///   - id: the slot, which is free again.
-    ///   - now: the moment of the failure.
-    ///   - spread: 0..<1, see `Backoff`.
-    /// - Returns: waiters to tell of the failure: all of them when no lease is out that could serve them, else none.
+    /// `spread`: see `Backoff`. Returns the waiters that get the failure: all of them when no lease is out that could
+    /// serve them, else none.
     mutating func connectFailed(_ id: ConnectionID, at now: Instant, spread: Double) -> [WaiterID] {
         connecting.remove(id)
         // Attempts that were under way together count as one.
@@ -125,9 +114,7 @@ struct PoolState {
         return waiters
     }
 
-    /// Hands out what can be handed out, oldest waiter first.
-    ///
-    /// To be called after everything that gives back.
+    /// Hands out what can be handed out, oldest waiter first; to be called after everything that gives back.
     mutating func serve(at now: Instant) -> [(waiter: WaiterID, grant: Grant)] {
         var served: [(WaiterID, Grant)] = []
         while !waiters.isEmpty, let grant = nextGrant(at: now) { served.append((waiters.removeFirst(), grant)) }
@@ -157,7 +144,6 @@ struct PoolState {
 
     // MARK: Ageing and ending
 
-    /// Takes out connections that were not used since a moment.
     mutating func removeIdle(since moment: Instant) -> [ConnectionID] {
         let old = idle.filter { $0.since <= moment }.map(\.id)
         idle.removeAll { $0.since <= moment }

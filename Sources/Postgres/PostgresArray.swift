@@ -1,9 +1,7 @@
 /// A walk over the elements of a one-dimensional array in its binary form.
 package struct PostgresArrayReader: ~Copyable {
-    /// The type of every element.
-    package let elementType: PostgresType
-    /// How many elements there are.
-    package let count: Int
+    let elementType: PostgresType
+    let count: Int
     private let bytes: UnsafeRawBufferPointer
     private var offset: Int
 
@@ -72,12 +70,7 @@ extension Array: PostgresDecodable where Element: PostgresDecodable {
 extension Optional: PostgresEncodable where Wrapped: PostgresEncodable {
     package static var postgresType: PostgresType { Wrapped.postgresType }
 
-    package var isPostgresNull: Bool {
-        switch self {
-        case .none: true
-        case .some(let value): value.isPostgresNull
-        }
-    }
+    package var isPostgresNull: Bool { self?.isPostgresNull ?? true }
 
     package func encode(into bytes: inout [UInt8]) { self?.encode(into: &bytes) }
 

@@ -7,13 +7,9 @@ package struct PostgresConfiguration: Sendable {
     package var databaseName: String? = nil
     /// What `pg_stat_activity` shows, unless the connection string or `PGAPPNAME` says otherwise.
     package var applicationName: String
-    /// The time to reach a usable server, over all hosts.
-    ///
-    /// A positive `connect_timeout` in the connection string wins.
+    /// The time to reach a usable server, over all hosts; a positive `connect_timeout` in the connection string wins.
     package var connectTimeout: Duration
-    /// The longest a statement may run; nil sets no limit.
-    ///
-    /// The server enforces it, and after it this client.
+    /// The longest a statement may run, enforced by the server and after it by this client; nil sets no limit.
     package var statementTimeout: Duration?
     /// The most connections a pool opens; at least 1.
     package var maxConnections: Int
@@ -21,16 +17,14 @@ package struct PostgresConfiguration: Sendable {
     package var maxWaiters: Int
     /// The longest a task waits for a connection.
     package var acquireTimeout: Duration
-    /// Whether sessions keep state.
-    ///
-    /// False behind a transaction pooler: no named statements, no start-up options.
+    /// Whether sessions keep state; false behind a transaction pooler: no named statements, no start-up options.
     package var sessionState: Bool
     /// Server settings by name: sent at start-up, or with each transaction where sessions keep no state.
     package var sessionSettings: [String: String]
     /// Interrupts sessions; `nil`: nothing does.
     package var hook: SessionHook? = nil
 
-    /// Creates a configuration; the defaults suit a small service.
+    /// The defaults suit a small service.
     package init(
         connectionString: String?,
         applicationName: String = "entitlement-sync",
@@ -76,7 +70,8 @@ extension PostgresConfiguration {
     var allSettings: [String: String] {
         var settings = sessionSettings
         if let statementTimeout, settings["statement_timeout"] == nil {
-            settings["statement_timeout"] = String(statementTimeout.serverMilliseconds)
+            // 0 would switch the limit off.
+            settings["statement_timeout"] = String(max(1, statementTimeout.milliseconds))
         }
         return settings
     }
@@ -102,6 +97,20 @@ extension PostgresConfiguration {
     }
 }
 
+extension PostgresConfiguration {
+    /// The same server and user, another database.
+    package func inDatabase(_ name: String) -> PostgresConfiguration {
+        var copy = self
+        copy.databaseName = name
+        return copy
+    }
+
+    /// The server, user and database as libpq's `PG*` variables, for another program; holds the password.
+    package func libpqEnvironment() throws(PostgresError) -> [String: String] {
+        try ConnectParameters(self).environment()
+    }
+}
+
 /// The connection string holds a password, so nothing that prints a configuration shows it.
 extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     package var description: String {
@@ -112,9 +121,9 @@ extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConve
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded up; at least 1, since 0 switches the server's limits off.
-    var serverMilliseconds: Int64 {
+    /// Whole milliseconds, rounded up.
+    var milliseconds: Int64 {
         let (seconds, attoseconds) = components
-        return max(1, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+        return seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
     }
 }

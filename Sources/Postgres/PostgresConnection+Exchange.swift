@@ -9,15 +9,12 @@ extension PostgresConnection {
         fileprivate(set) var interruption: PostgresError.Code?
     }
 
-    /// Sends one request and reads everything until the server is ready for the next.
+    /// Sends one request, reads everything until the server is ready for the next, and returns the last result.
     ///
-    /// - Parameters:
-    ///   - limit: how long to wait before the statement is stopped; nil takes the configuration's.
-    ///   - shielded: whether to go on although the task is cancelled.
-    ///   - expendable: whether to close the connection when time is up, without asking the server to stop.
-    ///   - send: puts the request into libpq's buffer; returns 0 when it refuses.
-    /// - Returns: the last result.
-    /// - Throws: the first error the server sent, or why there was no answer.
+    /// The statement is stopped after `limit`; nil takes the configuration's. A `shielded` one goes on although the task
+    /// is cancelled. An `expendable` connection is closed when time is up, without asking the server to stop. `send` puts
+    /// the request into libpq's buffer; it returns 0 when libpq refuses. Throws the first error that the server sent, or
+    /// why there was no answer.
     @discardableResult
     func exchange(
         within limit: Duration? = nil,
@@ -40,7 +37,7 @@ extension PostgresConnection {
         _ send: (OpaquePointer) -> Int32,
         receive: (inout Patience) async throws(PostgresError) -> Answer
     ) async throws(PostgresError) -> Answer {
-        // What goes on beside the callers' statements is no place for a fault.
+        // Hooks interrupt callers' statements, not the pool's own.
         if !expendable { try await reach(.statementBefore) }
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection is closed") }
         let commitsItself = transactionStatus == PQTRANS_IDLE && !begins
@@ -67,7 +64,7 @@ extension PostgresConnection {
         } catch {
             var error = error
             error.isOutcomeUnknown = commitsItself && handle.raw == nil
-            note(error)
+            if error.sqlState.map(SQLState.endsSession) ?? false { isSpent = true }
             throw error
         }
     }
@@ -112,7 +109,7 @@ extension PostgresConnection {
         do throws(PostgresError) {
             try await awaitResult(&patience)
         } catch {
-            // A server that ends the session says why before it hangs up; that is the better news.
+            // A server that ends the session says why before it hangs up, and that explains more.
             guard var failure, error.code == .connectionLost else { throw error }
             failure.code = .connectionLost
             throw failure
@@ -139,8 +136,7 @@ extension PostgresConnection {
 
     /// Reads without waiting, which often spares a trip through the reactor; returns whether a result is complete.
     ///
-    /// Under TLS, bytes may sit decrypted in memory while the socket has nothing more to say. One record never takes
-    /// more than three reads.
+    /// Under TLS, decrypted bytes may wait in memory while the socket has none. One record never takes more than three reads.
     private func consumeWhatIsThere() throws(PostgresError) -> Bool {
         let reads = handle.raw.map { PQsslInUse($0) } == 1 ? 3 : 1
         for _ in 0..<reads {
@@ -189,10 +185,8 @@ extension PostgresConnection {
         let settled = ContinuousClock.now + Self.settleLimit
         guard patience.interruption == nil, let raw = handle.raw, let cancel = CancelHandle(raw) else {
             handle.close()
-            throw PostgresError(
-                patience.interruption ?? reason,
-                message: "the server did not stop the statement in time"
-            )
+            let code = patience.interruption ?? reason
+            throw PostgresError(code, message: "the server did not stop the statement in time")
         }
         patience.interruption = reason
         patience.isCancellable = false

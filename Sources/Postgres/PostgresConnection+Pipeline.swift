@@ -4,11 +4,8 @@ extension PostgresConnection {
     /// Sends several statements at once and then reads all answers: one round trip, however many they are.
     ///
     /// The server runs them in order and skips the rest after the first that fails. Outside a transaction they are one
-    /// transaction together; inside one, a failure spoils it as any other does.
-    ///
-    /// - Parameter queries: none of them may need the result of another.
-    /// - Returns: the rows of each, in order.
-    /// - Throws: `PostgresError` of the first that failed; see `query`.
+    /// transaction together; inside one, a failure spoils it as any other does. None of them may need the result of
+    /// another. Throws the error of the first that failed; see `query`.
     /// - SeeAlso: https://www.postgresql.org/docs/15/libpq-pipeline-mode.html
     @discardableResult
     package func pipeline(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
@@ -24,8 +21,8 @@ extension PostgresConnection {
 
     /// As `pipeline`, for a caller that has entered already.
     ///
-    /// A transaction begins with its first statements. A pooler's sessions belong to everybody, so there the settings
-    /// travel with the statements, for as long as their transaction lasts.
+    /// A transaction begins with its first statements. A pooler's sessions are shared, so there the settings travel with
+    /// the statements, for as long as their transaction lasts.
     @discardableResult
     func sendTogether(
         _ queries: [PostgresQuery],
@@ -83,10 +80,6 @@ extension PostgresConnection {
 
         var isRun: Bool {
             if case .run = self { true } else { false }
-        }
-
-        func isRun(of other: PostgresQuery) -> Bool {
-            if case .run(let query, _) = self { query.sql == other.sql } else { false }
         }
     }
 
@@ -151,7 +144,9 @@ extension PostgresConnection {
             if !hadFailed {
                 failure?.statement = answers.count
                 // The one reason why a server refuses this is that it is a standby: the state that a write would get.
-                if failure?.sqlState == SQLState.featureNotSupported, step.isRun(of: PostgresConfiguration.writable) {
+                if case .run(let query, _) = step, query.sql == PostgresConfiguration.writable.sql,
+                    failure?.sqlState == SQLState.featureNotSupported
+                {
                     failure?.sqlState = SQLState.readOnlyTransaction
                 }
             }
@@ -178,9 +173,7 @@ extension PostgresConnection {
         return answers
     }
 
-    /// Reads until one request has no more results.
-    ///
-    /// - Returns: its last result; nil when it failed or, in a pipeline, was skipped.
+    /// Reads until one request has no more results; nil when it failed or, in a pipeline, was skipped.
     func results(
         _ failure: inout PostgresError?,
         _ patience: inout Patience
@@ -201,10 +194,8 @@ extension PostgresConnection {
                 // COPY, which would have us send or read data for ever.
                 PQclear(result)
                 handle.close()
-                throw PostgresError(
-                    .protocolViolation,
-                    message: "the statement needs a protocol that is not spoken here"
-                )
+                let message = "the statement needs a protocol that is not spoken here"
+                throw PostgresError(.protocolViolation, message: message)
             }
         }
     }

@@ -5,21 +5,18 @@ import Metrics
 package enum PostgresIsolation: String, Sendable, CaseIterable {
     case readCommitted = "READ COMMITTED"
     case repeatableRead = "REPEATABLE READ"
-    case serializable = "SERIALIZABLE"
 }
+
+/// What the server's disk and its standbys cost; made at its first use, after the program chose where metrics go.
+private let commitTime = Timer(label: "entitlement_sync_commit_duration_seconds")
 
 extension PostgresConnection {
     /// Runs a closure in a transaction: commits when it returns, rolls back when it throws.
     ///
     /// The server hears of the transaction together with its first statement; one without a statement costs nothing.
     /// The commit goes on although the task is cancelled. When its answer is lost the error says `.commitUnknown`.
-    ///
-    /// - Parameters:
-    ///   - isolation: the transaction's isolation level.
-    ///   - body: the work; gets this connection.
-    /// - Returns: what the closure returns.
-    /// - Throws: what the closure throws, or `PostgresError`: `.misuse` inside another transaction; 25P02 when the
-    ///   closure swallowed an error that had spoiled the transaction, which then is rolled back.
+    /// Throws what the closure throws, or `PostgresError`: `.misuse` inside another transaction; 25P02 when the closure
+    /// swallowed an error that had spoiled the transaction, which then is rolled back.
     @discardableResult
     nonisolated package func withTransaction<Result>(
         _ isolation: PostgresIsolation = .readCommitted,
@@ -38,8 +35,6 @@ extension PostgresConnection {
     }
 
     /// Runs a closure inside a transaction so that its failure undoes only itself.
-    ///
-    /// - Throws: what the closure throws, after rolling back to the savepoint; or `PostgresError`.
     @discardableResult
     nonisolated package func withSavepoint<Result>(
         _ body: (PostgresConnection) async throws -> Result
@@ -68,13 +63,6 @@ extension PostgresConnection {
     ///
     /// `SET LOCAL … TO DEFAULT` would not do: behind a pooler our settings are not the session's defaults. Nothing is put
     /// back after a failure, whose transaction or savepoint takes the setting along.
-    ///
-    /// - Parameters:
-    ///   - name: the setting.
-    ///   - value: its value meanwhile.
-    ///   - body: the work; gets this connection.
-    /// - Returns: what the closure returns.
-    /// - Throws: what the closure throws, or `PostgresError`.
     nonisolated package func withSetting<Result>(
         _ name: String,
         _ value: String,
@@ -99,10 +87,8 @@ extension PostgresConnection {
 
     /// Sends the last statements of a transaction together with its COMMIT; its closure may send nothing afterwards.
     ///
-    /// As the commit itself they go on although the task is cancelled.
-    ///
-    /// - Returns: the rows of each statement.
-    /// - Throws: as `pipeline` and `withTransaction` do; `withTransaction` rolls back.
+    /// As the commit itself they go on although the task is cancelled. Throws as `pipeline` and `withTransaction` do;
+    /// `withTransaction` rolls back.
     package func pipelineAndCommit(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
         guard isInTransaction else { throw PostgresError(.misuse, message: "no transaction is open") }
         guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
@@ -124,17 +110,14 @@ extension PostgresConnection {
     private func commit(after queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
         guard transactionStatus != PQTRANS_INERROR else {
             await rollback()
-            throw PostgresError(
-                .serverError,
-                sqlState: SQLState.inFailedTransaction,
-                message: "an earlier error has spoiled the transaction"
-            )
+            let message = "an earlier error has spoiled the transaction"
+            throw PostgresError(.serverError, sqlState: SQLState.inFailedTransaction, message: message)
         }
         guard transactionStatus != PQTRANS_IDLE || !opening.isEmpty else {
             throw PostgresError(.misuse, message: "the transaction was ended by its own statements")
         }
         try await reach(.commitBefore)
-        // A session known to be dead never got to hear COMMIT.
+        // A session known to be dead did not get COMMIT.
         guard isInTransaction, readsWithoutEnd() else {
             close()
             throw PostgresError(.connectionLost, message: "the connection broke before the commit")
@@ -150,7 +133,7 @@ extension PostgresConnection {
             } else {
                 rows = try await sendTogether(queries + ["COMMIT"], shielded: true).dropLast()
             }
-            if let answeredBefore { PostgresMetrics.commitTime.record(duration: .now - answeredBefore) }
+            if let answeredBefore { commitTime.record(duration: .now - answeredBefore) }
             try await reach(.commitLostAnswer)
         } catch {
             // An error on a session that lives on is the server's answer: the transaction is rolled back.
@@ -175,8 +158,7 @@ extension PostgresConnection {
         do throws(PostgresError) {
             try await control("ROLLBACK", shielded: true)
         } catch {
-            // The session's state is unknown. Closing it rolls back as well, and the pool replaces it; the
-            // caller gets the error that led here.
+            // The session's state is unknown. Closing it rolls back too; the caller gets the error that led here.
             close()
         }
     }

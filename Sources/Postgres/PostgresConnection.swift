@@ -1,4 +1,5 @@
 import CLibPQ
+import Glibc
 
 /// One session with the server.
 ///
@@ -17,7 +18,7 @@ package actor PostgresConnection {
     var statements = StatementCache(capacity: preparedStatements)
     private var isBusy = false
     /// Set when the server said something after which the session should not be used again.
-    private var isSpent = false
+    var isSpent = false
     private var savepoints = 0
     /// What begins the transaction whose first statement has not been sent yet: it travels with that statement.
     var opening: [PostgresQuery] = []
@@ -29,6 +30,9 @@ package actor PostgresConnection {
     /// Creates a connection that is still closed; see `open()`.
     package init(configuration: PostgresConfiguration) { self.configuration = configuration }
 
+    /// Connects to the first server of the configuration that accepts the session; throws as `Connector.connect` does.
+    package func open() async throws(PostgresError) { handle = try await Connector.connect(configuration) }
+
     /// Closes the session; a statement in progress fails with `.closed`.
     package func close() { handle.close() }
 
@@ -38,9 +42,6 @@ package actor PostgresConnection {
     /// The server process behind the session, as in `pg_stat_activity`; 0 when closed.
     package var backendPID: Int32 { handle.raw.map { PQbackendPID($0) } ?? 0 }
 
-    /// The server's version as a number: 150002 is 15.2; 0 when closed.
-    package var serverVersion: Int32 { handle.raw.map { PQserverVersion($0) } ?? 0 }
-
     /// Whether a transaction block is open, failed or not.
     package var isInTransaction: Bool {
         let status = transactionStatus
@@ -49,17 +50,12 @@ package actor PostgresConnection {
 
     var transactionStatus: PGTransactionStatusType { handle.raw.map { PQtransactionStatus($0) } ?? PQTRANS_UNKNOWN }
 
-    /// Takes over a session that has come about.
-    func adopt(_ handle: consuming ConnectionHandle) { self.handle = handle }
-
     // MARK: Statements
 
     /// Runs one statement and returns all its rows.
     ///
     /// When the task is cancelled the statement is stopped on the server. One that had finished by then returns its
-    /// rows all the same.
-    ///
-    /// - Throws: `PostgresError`; `.timeout` also when an administrator cancelled the statement.
+    /// rows all the same. Throws `.timeout` also when an administrator cancelled the statement.
     @discardableResult
     package func query(_ query: PostgresQuery) async throws(PostgresError) -> PostgresRows {
         try enter()
@@ -85,7 +81,7 @@ package actor PostgresConnection {
 
     /// Runs several statements, in one transaction unless they say otherwise; results are dropped.
     ///
-    /// - Throws: `PostgresError`; `position` counts from the beginning of the script.
+    /// An error's `position` counts from the beginning of the script.
     package func execute(script: String) async throws(PostgresError) {
         try enter()
         defer { isBusy = false }
@@ -112,9 +108,7 @@ package actor PostgresConnection {
         }
     }
 
-    /// Frees statements that gave way.
-    ///
-    /// Never inside a transaction, which a refusal would spoil.
+    /// Frees statements that gave way; never inside a transaction, which a refusal would spoil.
     func deallocateDiscarded() async throws(PostgresError) {
         guard !statements.discarded.isEmpty, transactionStatus == PQTRANS_IDLE else { return }
         for name in statements.takeDiscarded() {
@@ -147,16 +141,9 @@ package actor PostgresConnection {
         return "savepoint_\(savepoints)"
     }
 
-    /// Draws the consequences of an error for the session.
-    func note(_ error: PostgresError) {
-        if error.sqlState.map(SQLState.endsSession) ?? false { isSpent = true }
-    }
-
     // MARK: Between two leases
 
-    /// Makes the session fit for its next user: rolls back what was left open.
-    ///
-    /// - Returns: false when the session must be closed.
+    /// Makes the session fit for its next user: rolls back what was left open; false when the session must be closed.
     func prepareForReuse() async -> Bool {
         guard isOpen, !isBusy, !isSpent else { return false }
         opening = []
@@ -171,16 +158,15 @@ package actor PostgresConnection {
             }
             return transactionStatus == PQTRANS_IDLE
         } catch {
-            // The caller closes the session, which rolls back too; the cause is no news to anybody.
+            // The caller closes the session, which rolls back too, and reports nothing.
             return false
         }
     }
 
-    /// Whether the session still works.
+    /// Whether the session still works; otherwise it must be replaced.
     ///
-    /// - Parameter roundTrip: whether to ask the server, for a peer that vanished without a word. Otherwise one test of
-    ///   the socket tells whether the server has closed it.
-    /// - Returns: false when the session must be replaced.
+    /// A `roundTrip` asks the server, and so finds a peer that vanished without a word. Without it, one test of the socket
+    /// tells whether the server has closed it.
     func isAlive(roundTrip: Bool) async -> Bool {
         guard isOpen, !isBusy, readsWithoutEnd() else { return false }
         guard roundTrip else { return true }
@@ -199,9 +185,11 @@ package actor PostgresConnection {
     /// Consumes what came unasked, and finds out whether the end came after it.
     func readsWithoutEnd() -> Bool {
         guard let raw = handle.raw else { return false }
-        // Last words and the end arrive one after the other. More than a few rounds would be a server that only talks.
+        // A last message and the end arrive one after the other; a server that sends more than that is alive.
         for _ in 0..<8 {
-            guard Socket.isReadable(PQsocket(raw)) else { return true }
+            var socket = pollfd(fd: PQsocket(raw), events: Int16(POLLIN), revents: 0)
+            // Without waiting: would a read return at once, with data, with the end, or with an error?
+            guard poll(&socket, 1, 0) != 0 else { return true }
             guard PQconsumeInput(raw) == 1, PQstatus(raw) == CONNECTION_OK else { return false }
             // Parses; the session is idle, so there is nothing else to do.
             _ = PQisBusy(raw)

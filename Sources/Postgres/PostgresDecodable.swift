@@ -2,12 +2,7 @@
 ///
 /// An enum over a string or a number needs only to declare the conformance; an unknown raw value is a decoding error.
 package protocol PostgresDecodable {
-    /// Reads a value that is not NULL from the server's binary form.
-    ///
-    /// - Parameters:
-    ///   - postgresBytes: the value; valid during the call only.
-    ///   - type: the type the server says the value has.
-    /// - Throws: `PostgresError` with `.decoding`.
+    /// Reads a value that is not NULL from the server's binary form, which is valid during the call; throws `.decoding`.
     init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError)
 
     /// Stands for NULL; only optionals have such a value, the others throw `.decoding`.
@@ -29,11 +24,11 @@ extension PostgresDecodable {
         var elements: [Self] = []
         elements.reserveCapacity(reader.count)
         for _ in 0..<reader.count {
-            guard let bytes = try reader.next() else {
+            if let bytes = try reader.next() {
+                elements.append(try Self(postgresBytes: bytes, type: reader.elementType))
+            } else {
                 elements.append(try Self(postgresNull: reader.elementType))
-                continue
             }
-            elements.append(try Self(postgresBytes: bytes, type: reader.elementType))
         }
         return elements
     }
@@ -42,22 +37,18 @@ extension PostgresDecodable {
         var elements: [Self?] = []
         elements.reserveCapacity(reader.count)
         for _ in 0..<reader.count {
-            let bytes = try reader.next()
-            guard let bytes else {
+            if let bytes = try reader.next() {
+                elements.append(try Self(postgresBytes: bytes, type: reader.elementType))
+            } else {
                 elements.append(nil)
-                continue
             }
-            elements.append(try Self(postgresBytes: bytes, type: reader.elementType))
         }
         return elements
     }
 
-    /// The error for a value of a type that cannot be read as `Self`.
     static func mismatch(_ type: PostgresType, _ bytes: UnsafeRawBufferPointer) -> PostgresError {
-        PostgresError(
-            .decoding,
-            message: "type \(type.rawValue) of \(bytes.count) bytes is not readable as \(Self.self)"
-        )
+        let message = "type \(type.rawValue) of \(bytes.count) bytes is not readable as \(Self.self)"
+        return PostgresError(.decoding, message: message)
     }
 }
 

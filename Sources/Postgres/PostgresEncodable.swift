@@ -13,8 +13,7 @@ package protocol PostgresEncodable: Sendable {
 
     /// Appends array elements, each behind its length; returns whether one of them was NULL.
     ///
-    /// A requirement, not only an extension, so that the loop is compiled for the concrete element type and called once
-    /// an array.
+    /// A requirement, so that the loop is compiled for the concrete element type and called once an array.
     static func encodeElements(_ elements: [Self], into bytes: inout [UInt8]) -> Bool
 
     /// As `encodeElements`, for elements that may be missing.
@@ -63,21 +62,16 @@ extension PostgresEncodable where Self: RawRepresentable, RawValue: PostgresEnco
 
 /// One parameter, encoded.
 package struct PostgresBind: Sendable {
-    /// The declared type.
     package let type: PostgresType
     /// The binary form; nil is NULL.
     package let bytes: [UInt8]?
 
-    /// Encodes a value.
     package init(_ value: some PostgresEncodable) {
         type = Swift.type(of: value).postgresType
-        guard !value.isPostgresNull else {
-            bytes = nil
-            return
-        }
+        let isNull = value.isPostgresNull
         var encoded: [UInt8] = []
-        value.encode(into: &encoded)
-        bytes = encoded
+        if !isNull { value.encode(into: &encoded) }
+        bytes = isNull ? nil : encoded
     }
 }
 

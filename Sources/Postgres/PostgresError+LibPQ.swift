@@ -1,7 +1,6 @@
 import CLibPQ
 
 extension PostgresError {
-    /// Reads the error out of a failed result.
     init(result: OpaquePointer) {
         func field(_ code: Int32) -> String? { PQresultErrorField(result, code).map { String(cString: $0) } }
 

@@ -1,9 +1,10 @@
+import Logging
+
 /// Why PostgreSQL gave no usable answer.
 ///
 /// `description` is short, bounded and free of bind values, so it may go to logs and labels. DETAIL, which quotes rows,
 /// is in `debugDescription` alone.
 package struct PostgresError: Error, Sendable {
-    /// The kind of failure; callers branch on it.
     package enum Code: String, Sendable, CaseIterable {
         /// No connection came about: refused, unknown host, wrong password, too slow.
         case connectionFailed
@@ -15,8 +16,7 @@ package struct PostgresError: Error, Sendable {
         case poolExhausted
         /// The connection or the pool was closed by this process.
         case closed
-        /// The statement ran longer than allowed and was stopped. The connection is still good, unless it did not
-        /// answer.
+        /// The statement ran longer than allowed and was stopped. The connection is good, unless it did not answer.
         case timeout
         /// The task was cancelled; the statement was stopped, its effects are undone.
         case cancelled
@@ -26,29 +26,22 @@ package struct PostgresError: Error, Sendable {
         case staleStatement
         /// A value has another type or range than the caller asked for.
         case decoding
-        /// The conversation with the server is out of step, or a statement was used that this client does not speak
-        /// (COPY).
+        /// The conversation with the server is out of step, or a statement is not supported here (COPY).
         case protocolViolation
         /// The connection string or another setting is wrong.
         case configuration
-        /// The caller broke a rule of this library: two statements at once on a connection, or a transaction in
-        /// another.
+        /// The caller broke a rule, such as two statements at once on a connection, or a transaction in another.
         case misuse
     }
 
-    /// The kind of failure.
     package var code: Code
     /// The server's five-character SQLSTATE, when a server spoke; see `SQLState`.
     package var sqlState: String?
-    /// The server's primary message, or ours.
-    ///
-    /// May quote bind values for data exceptions; `description` leaves those out.
+    /// The server's primary message, or ours; `description` leaves out those that quote bind values.
     package var message: String
-    /// The constraint that was violated, if the server named it.
+    /// What the error is about, where the server named it.
     package var constraint: String?
-    /// The table the error is about, if the server named it.
     package var table: String?
-    /// The column the error is about, if the server named it.
     package var column: String?
     /// The server's advice, if it gave any.
     package var hint: String?
@@ -62,7 +55,6 @@ package struct PostgresError: Error, Sendable {
     /// DETAIL and context; quotes rows, so it never reaches `description`.
     package var detail: String?
 
-    /// Creates an error of our own or of the server.
     package init(_ code: Code, sqlState: String? = nil, message: String) {
         self.code = code
         self.sqlState = sqlState
@@ -92,8 +84,7 @@ extension PostgresError {
         }
     }
 
-    /// Whether the fault lies with the way to the server, or with the server being another than expected, not with the
-    /// statement.
+    /// Whether the connection is at fault, or the server is another than expected; not the statement.
     package var isConnectionFailure: Bool {
         switch code {
         case .connectionFailed, .connectionLost, .commitUnknown: true
@@ -121,6 +112,10 @@ extension PostgresError: CustomStringConvertible, CustomDebugStringConvertible {
         ]
         for case (let name, let value?) in extras { text += "\n  \(name): \(value)" }
         return text
+    }
+
+    var logMetadata: Logger.Metadata {
+        ["error.code": "\(code.rawValue)", "error.sqlstate": "\(sqlState ?? "-")"]
     }
 
     /// Data exceptions and PL/pgSQL's default RAISE quote values in their primary message.

@@ -1,11 +1,11 @@
+import CLibPQ
 package import Logging
 import Synchronization
 
 /// A message from NOTIFY.
 package struct PostgresNotification: Hashable, Sendable {
-    /// The channel it was sent on.
     package var channel: String
-    /// The text it carries; may be empty.
+    /// May be empty.
     package var payload: String
     /// The server process of the sender.
     package var backendPID: Int32
@@ -36,9 +36,7 @@ package struct PostgresListener: Sendable {
     private let configuration: PostgresConfiguration
     private let logger: Logger?
 
-    /// Creates a listener.
-    ///
-    /// Its connection keeps session state whatever the configuration says, since LISTEN is nothing else.
+    /// Its connection keeps session state whatever the configuration says, because LISTEN is session state.
     package init(configuration: PostgresConfiguration, logger: Logger? = nil) {
         var configuration = configuration
         configuration.sessionState = true
@@ -46,18 +44,11 @@ package struct PostgresListener: Sendable {
         self.logger = logger
     }
 
-    /// Listens until the task is cancelled, then returns.
+    /// Listens until the task is cancelled, then returns; reconnects with growing pauses after every failure.
     ///
-    /// Reconnects with growing pauses, whatever goes wrong.
-    ///
-    /// Handlers are called one after the other. The connection is read all the while: a client that stopped reading
-    /// would hold back the server's notification queue and its vacuum.
-    ///
-    /// - Parameters:
-    ///   - channels: the channels' names, as written in `LISTEN "name"`.
-    ///   - onNotification: called for each notification, in order.
-    ///   - onConnected: called when listening has begun, each time, and after notifications were dropped.
-    /// - Throws: `PostgresError` with `.configuration`, which no reconnecting mends.
+    /// Handlers are called one after the other, `onConnected` each time when listening has begun and after notifications
+    /// were dropped. The connection is read all the while: a client that stopped reading would hold back the server's
+    /// notification queue and its vacuum. Throws `PostgresError` with `.configuration`, which no reconnecting mends.
     package func run(
         channels: [String],
         onNotification: @escaping @Sendable (PostgresNotification) async -> Void,
@@ -88,7 +79,6 @@ package struct PostgresListener: Sendable {
         }
     }
 
-    /// Connects, listens and reports; again after every failure.
     private func listen(_ channels: [String], _ report: @Sendable (Event) -> Void) async throws(PostgresError) {
         let backoff = Backoff(base: .milliseconds(100), cap: .seconds(10))
         let script = channels.map { "LISTEN \"\($0.replacing("\"", with: "\"\""))\"" }.joined(separator: ";")
@@ -113,20 +103,55 @@ package struct PostgresListener: Sendable {
                 case .configuration: throw error
                 default:
                     failures += 1
-                    logger?.info(
-                        "listening interrupted",
-                        metadata: [
-                            "error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "-")",
-                        ]
-                    )
+                    logger?.info("listening interrupted", metadata: error.logMetadata)
                 }
             }
-            do {
-                try await Task.sleep(for: backoff.delay(afterFailures: failures, spread: .random(in: 0..<1)))
-            } catch {
-                // Cancelled, which is how this ends.
-                return
+            // Fails where the task is cancelled, which ends the loop.
+            try? await Task.sleep(for: backoff.delay(afterFailures: failures, spread: .random(in: 0..<1)))
+        }
+    }
+}
+
+extension PostgresConnection {
+    /// Waits for notifications on channels that this session listens on.
+    ///
+    /// After silence until `deadline` the server is asked whether it is still there; none came where it is. Throws
+    /// `PostgresError` with `.connectionLost`, `.cancelled` or `.closed`.
+    func notifications(until deadline: ContinuousClock.Instant) async throws(PostgresError) -> [PostgresNotification] {
+        while let raw = handle.raw {
+            guard readsWithoutEnd() else {
+                let error = PostgresError(lost: raw)
+                close()
+                throw error
+            }
+            let arrived = takeNotifications()
+            guard arrived.isEmpty else { return arrived }
+            switch await Reactor.shared.wait(PQsocket(raw), for: .read, until: deadline, cancellable: true) {
+            case .ready: continue
+            case .closed: throw PostgresError(.closed, message: "the connection was closed")
+            case .cancelled: throw PostgresError(.cancelled, message: "the task is cancelled")
+            case .timedOut:
+                guard await isAlive(roundTrip: true) else {
+                    throw PostgresError(.connectionLost, message: "the server gives no sign of life")
+                }
+                return takeNotifications()
             }
         }
+        throw PostgresError(.closed, message: "the connection is closed")
+    }
+
+    private func takeNotifications() -> [PostgresNotification] {
+        var taken: [PostgresNotification] = []
+        while let raw = handle.raw, let next = PQnotifies(raw) {
+            defer { PQfreemem(next) }
+            taken.append(
+                PostgresNotification(
+                    channel: next.pointee.relname.map { String(cString: $0) } ?? "",
+                    payload: next.pointee.extra.map { String(cString: $0) } ?? "",
+                    backendPID: next.pointee.be_pid
+                )
+            )
+        }
+        return taken
     }
 }

@@ -11,70 +11,38 @@ extension Bool: PostgresEncodable, PostgresDecodable {
 
 extension Int16: PostgresEncodable, PostgresDecodable {
     package static var postgresType: PostgresType { .int2 }
-
-    package func encode(into bytes: inout [UInt8]) { bytes.appendBigEndian(self) }
-
-    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        guard type == .int2, let value = postgresBytes.whole(Int16.self) else {
-            throw Self.mismatch(type, postgresBytes)
-        }
-        self = value
-    }
 }
 
 extension Int32: PostgresEncodable, PostgresDecodable {
     package static var postgresType: PostgresType { .int4 }
-
-    package func encode(into bytes: inout [UInt8]) { bytes.appendBigEndian(self) }
-
-    /// Reads int4, and int2, which always fits.
-    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        if type == .int4, let value = postgresBytes.whole(Int32.self) {
-            self = value
-        } else if type == .int2, let value = postgresBytes.whole(Int16.self) {
-            self = Int32(value)
-        } else {
-            throw Self.mismatch(type, postgresBytes)
-        }
-    }
 }
 
 extension Int64: PostgresEncodable, PostgresDecodable {
     package static var postgresType: PostgresType { .int8 }
-
-    package func encode(into bytes: inout [UInt8]) { bytes.appendBigEndian(self) }
-
-    /// Reads int8, and the smaller int4, int2 and oid, which always fit.
-    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        guard let value = Self(anyInteger: postgresBytes, type) else { throw Self.mismatch(type, postgresBytes) }
-        self = value
-    }
-
-    @inline(__always)
-    fileprivate init?(anyInteger bytes: UnsafeRawBufferPointer, _ type: PostgresType) {
-        if type == .int8, let value = bytes.whole(Int64.self) {
-            self = value
-        } else if type == .int4, let value = bytes.whole(Int32.self) {
-            self = Int64(value)
-        } else if type == .int2, let value = bytes.whole(Int16.self) {
-            self = Int64(value)
-        } else if type == .oid, let value = bytes.whole(UInt32.self) {
-            self = Int64(value)
-        } else {
-            return nil
-        }
-    }
 }
 
 extension Int: PostgresEncodable, PostgresDecodable {
     package static var postgresType: PostgresType { .int8 }
+}
 
-    package func encode(into bytes: inout [UInt8]) { Int64(self).encode(into: &bytes) }
+extension PostgresEncodable where Self: FixedWidthInteger {
+    package func encode(into bytes: inout [UInt8]) { bytes.appendBigEndian(self) }
+}
 
-    /// Reads whatever `Int64` reads.
+extension PostgresDecodable where Self: FixedWidthInteger {
+    /// Reads the server's type of this width, and the smaller ones, which always fit: int2, int4 and oid.
+    @inline(__always)
     package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        guard let value = Int64(anyInteger: postgresBytes, type) else { throw Self.mismatch(type, postgresBytes) }
-        self = Int(value)
+        let value: Self? =
+            switch type {
+            case .int8 where Self.bitWidth >= 64: postgresBytes.whole(Int64.self).map(Self.init(truncatingIfNeeded:))
+            case .int4 where Self.bitWidth >= 32: postgresBytes.whole(Int32.self).map(Self.init(truncatingIfNeeded:))
+            case .int2: postgresBytes.whole(Int16.self).map(Self.init(truncatingIfNeeded:))
+            case .oid where Self.bitWidth >= 64: postgresBytes.whole(UInt32.self).map(Self.init(truncatingIfNeeded:))
+            default: nil
+            }
+        guard let value else { throw Self.mismatch(type, postgresBytes) }
+        self = value
     }
 }
 

@@ -13,9 +13,9 @@ extension PostgresPool {
         case .lease(let id, let idle):
             let (known, lostAt) = shared.withLock { ($0.connections[id], $0.lostAt) }
             if let connection = known {
-                // One that a silent network took with it would cost its first statement the whole time limit.
+                // On a connection that the network dropped unnoticed, the first statement would wait for its time limit.
                 let isDoubtful = idle > Self.restBeforeCheck || lostAt.map { .now - idle <= $0 } ?? false
-                // Checked before anything is sent: after that, it would be unknown what a dead connection had carried.
+                // Checked before anything is sent; afterwards, what a dead connection had carried would be unknown.
                 if await connection.isAlive(roundTrip: isDoubtful) { return (id, connection) }
                 await connection.close()
             }
@@ -66,7 +66,7 @@ extension PostgresPool {
     }
 
     private func connectFailed(_ id: ConnectionID, _ error: PostgresError) {
-        let told = shared.withLock { shared -> [OneShot<Answer>] in
+        let waiting = shared.withLock { shared -> [OneShot<Answer>] in
             shared.connections[id] = nil
             guard error.code != .cancelled else {
                 shared.state.discard(id)
@@ -77,12 +77,9 @@ extension PostgresPool {
                 .compactMap { shared.waiters.removeValue(forKey: $0) }
         }
         if error.code != .cancelled {
-            logger.info(
-                "database connection failed",
-                metadata: ["error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "-")"]
-            )
+            logger.info("database connection failed", metadata: error.logMetadata)
         }
-        for waiter in told { waiter.resolve(.failure(error)) }
+        for waiter in waiting { waiter.resolve(.failure(error)) }
         serve()
     }
 
@@ -128,7 +125,7 @@ extension PostgresPool {
         answer?.resolve(.failure(reason(lastFailure)))
     }
 
-    /// Hands out what has become free, and tells `close()` when nothing is left to wait for.
+    /// Hands out what has become free, and resumes `close()` when nothing is left to wait for.
     func serve() {
         let (served, quiet) = shared.withLock { shared in
             let served = shared.state.serve(at: .now).compactMap { entry in

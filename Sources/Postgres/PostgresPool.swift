@@ -47,55 +47,40 @@ package final class PostgresPool: Sendable {
 
     // MARK: Use
 
-    /// Runs one statement on any connection.
+    /// Runs one statement on any connection; see `PostgresConnection.query`.
     ///
-    /// - Throws: `PostgresError`, see `PostgresConnection.query`; also `.poolExhausted`, `.connectionFailed`,
-    ///   `.closed`.
+    /// Throws also `.poolExhausted`, `.connectionFailed` and `.closed`.
     @discardableResult
     package func query(_ query: PostgresQuery) async throws(PostgresError) -> PostgresRows {
-        let (id, connection) = try await lease()
-        do throws(PostgresError) {
-            let rows = try await connection.query(query)
-            await giveBack(id, connection)
-            return rows
-        } catch {
-            await giveBack(id, connection)
-            throw error
-        }
+        try await leased { connection throws(PostgresError) in try await connection.query(query) }.get()
     }
 
-    /// Sends statements together on any connection, in a transaction of their own.
-    ///
-    /// - Throws: `PostgresError`, see `PostgresConnection.pipeline`; also as `query` does.
+    /// Sends statements together on any connection, in a transaction of their own; see `PostgresConnection.pipeline`.
     @discardableResult
     package func pipeline(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
-        let (id, connection) = try await lease()
-        do throws(PostgresError) {
-            let rows = try await connection.pipeline(queries)
-            await giveBack(id, connection)
-            return rows
-        } catch {
-            await giveBack(id, connection)
-            throw error
-        }
+        try await leased { connection throws(PostgresError) in try await connection.pipeline(queries) }.get()
     }
 
-    /// Lends a connection to a closure, which must not keep it.
-    ///
-    /// A transaction left open is rolled back.
+    /// Runs a closure with a connection, which it must not keep; a transaction left open is rolled back.
     @discardableResult
     package func withConnection<Result>(
         _ body: (PostgresConnection) async throws -> Result
     ) async throws -> Result {
+        try await leased(body).get()
+    }
+
+    private func leased<Value, Failure>(
+        _ body: (PostgresConnection) async throws(Failure) -> Value
+    ) async throws(PostgresError) -> Result<Value, Failure> {
         let (id, connection) = try await lease()
-        do {
-            let result = try await body(connection)
-            await giveBack(id, connection)
-            return result
+        let result: Result<Value, Failure>
+        do throws(Failure) {
+            result = .success(try await body(connection))
         } catch {
-            await giveBack(id, connection)
-            throw error
+            result = .failure(error)
         }
+        await giveBack(id, connection)
+        return result
     }
 
     /// Runs a closure in a transaction; see `PostgresConnection.withTransaction`.
@@ -108,14 +93,7 @@ package final class PostgresPool: Sendable {
     }
 
     /// Runs a closure in a transaction, again from its beginning when it lost against others (40001, 40P01) or a schema
-    /// change.
-    ///
-    /// - Parameters:
-    ///   - attempts: how often to run it at most; the last failure is thrown.
-    ///   - isolation: the transaction's isolation level.
-    ///   - body: the work; must have no effects outside the transaction.
-    /// - Returns: what the closure returns.
-    /// - Throws: see `PostgresConnection.withTransaction`.
+    /// change, `attempts` times at most; it must have no effects outside the transaction.
     @discardableResult
     package func retrying<Result>(
         _ attempts: Int = 5,
@@ -134,27 +112,65 @@ package final class PostgresPool: Sendable {
         }
     }
 
-    /// What the pool holds at the moment.
-    package struct Statistics: Sendable, Equatable {
-        /// Open connections that are idle.
-        package var idle: Int
-        /// Connections in use.
-        package var leased: Int
-        /// Connections being opened.
-        package var connecting: Int
-        /// Tasks that wait for a connection.
-        package var waiting: Int
+    /// How many connections are idle, leased and being opened, and how many tasks wait for one.
+    package var statistics: (idle: Int, leased: Int, connecting: Int, waiting: Int) {
+        shared.withLock {
+            ($0.state.idleCount, $0.state.leased.count, $0.state.connecting.count, $0.state.waiters.count)
+        }
     }
 
-    /// What the pool holds at the moment.
-    package var statistics: Statistics {
-        shared.withLock { shared in
-            Statistics(
-                idle: shared.state.idleCount,
-                leased: shared.state.leased.count,
-                connecting: shared.state.connecting.count,
-                waiting: shared.state.waiters.count
+    // MARK: Maintenance and end
+
+    /// Maintains the pool until it is closed or the task is cancelled, and closes it then.
+    ///
+    /// Optional: without it the pool works, but keeps idle connections for ever.
+    package func run() async {
+        var goesOn = true
+        while goesOn {
+            let pause = OneShot<Bool>()
+            let isClosed = shared.withLock { shared in
+                shared.pause = pause
+                return shared.state.isClosed
+            }
+            if isClosed { break }
+            let timer = Reactor.shared.schedule(at: .now + Self.restBeforeCheck) { pause.resolve(true) }
+            goesOn = await withTaskCancellationHandler {
+                await pause.wait()
+            } onCancel: {
+                pause.resolve(false)
+            }
+            Reactor.shared.cancel(timer)
+            if goesOn { await closeIdle(since: .now - Self.restBeforeClose) }
+        }
+        await close()
+    }
+
+    /// Closes the pool: waiting tasks get `.closed`, connections in use end within the grace period, then by force.
+    package func close(grace: Duration = .seconds(5)) async {
+        let quiet = OneShot<Void>()
+        let (waiters, idle, pause) = shared.withLock { shared in
+            let (waiterIDs, idleIDs) = shared.state.close()
+            if shared.state.isQuiet { quiet.resolve(()) } else { shared.quiet.append(quiet) }
+            return (
+                waiterIDs.compactMap { shared.waiters.removeValue(forKey: $0) },
+                idleIDs.compactMap { shared.connections.removeValue(forKey: $0) },
+                shared.pause
             )
         }
+        pause?.resolve(false)
+        for waiter in waiters { waiter.resolve(.failure(PostgresError(.closed, message: "the pool is closed"))) }
+        for connection in idle { await connection.close() }
+
+        let timer = Reactor.shared.schedule(at: .now + grace) { quiet.resolve(()) }
+        await quiet.wait()
+        Reactor.shared.cancel(timer)
+        for connection in shared.withLock({ Array($0.connections.values) }) { await connection.close() }
+    }
+
+    func closeIdle(since moment: ContinuousClock.Instant) async {
+        let old = shared.withLock { shared in
+            shared.state.removeIdle(since: moment).compactMap { shared.connections.removeValue(forKey: $0) }
+        }
+        for connection in old { await connection.close() }
     }
 }

@@ -1,16 +1,10 @@
 /// A statement and the meaning of its answer, apart from when and with what else it is sent.
 package struct PostgresRequest<Answer> {
-    /// The statement.
     package var query: PostgresQuery
     fileprivate let read: (PostgresRows) throws -> Answer
     fileprivate let refusal: (PostgresError) -> any Error
 
-    /// Describes a request.
-    ///
-    /// - Parameters:
-    ///   - query: the statement.
-    ///   - read: makes the answer of its rows.
-    ///   - refusal: says what an error of this statement means; by default the error itself.
+    /// `refusal` says what an error of this statement means; by default the error itself.
     package init(
         _ query: PostgresQuery,
         read: @escaping (PostgresRows) throws -> Answer,
@@ -23,11 +17,6 @@ package struct PostgresRequest<Answer> {
 }
 
 extension PostgresRequest {
-    /// The same request, with another meaning of its error.
-    package func refused(_ refusal: @escaping (PostgresError) -> any Error) -> Self {
-        Self(query, read: read, refusal: refusal)
-    }
-
     /// The same request, with its answer handed to a closure.
     package func then(_ receive: @escaping (Answer) throws -> Void) -> PostgresRequest<Void> {
         PostgresRequest<Void>(query, read: { rows in try receive(read(rows)) }, refusal: refusal)
@@ -35,17 +24,16 @@ extension PostgresRequest {
 }
 
 extension PostgresRequest<Void> {
-    /// Describes a request whose rows do not matter.
+    /// A request whose rows do not matter.
     package init(_ query: PostgresQuery, refusal: @escaping (PostgresError) -> any Error = { $0 }) {
         self.init(query, read: { _ in }, refusal: refusal)
     }
 }
 
 extension PostgresConnection {
-    /// Sends requests together and reads their answers, in one round trip.
+    /// Sends requests together and reads their answers, in one round trip; see `pipeline`.
     ///
-    /// - Returns: one answer a request.
-    /// - Throws: what the request that failed makes of its error; see `pipeline`.
+    /// Throws what the request that failed makes of its error.
     nonisolated package func send<each Answer>(
         _ requests: repeat PostgresRequest<each Answer>
     ) async throws -> (repeat each Answer) {
@@ -59,9 +47,7 @@ extension PostgresConnection {
         return (repeat try (each requests).read(answers.next() ?? Self.missing()))
     }
 
-    /// Sends requests together, in one round trip; none does nothing.
-    ///
-    /// - Throws: what the request that failed makes of its error; see `pipeline`.
+    /// The same for any number of requests without answers.
     nonisolated package func send(_ requests: [PostgresRequest<Void>]) async throws {
         let answers = try await answers(to: requests.map(\.query), requests.map(\.refusal))
         for (request, rows) in zip(requests, answers) { try request.read(rows) }

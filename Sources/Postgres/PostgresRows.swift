@@ -20,7 +20,6 @@ package struct PostgresRows: RandomAccessCollection, Sendable {
     /// How many rows the statement changed, or returned if it only read.
     package var affected: Int { result.affected }
 
-    /// The columns' names in order.
     package var columnNames: [String] { (0..<result.columnCount).map(result.columnName) }
 }
 
@@ -29,21 +28,15 @@ package struct PostgresRow: Sendable {
     fileprivate let result: ResultStorage
     fileprivate let index: Int32
 
-    /// Reads all columns in order.
-    ///
-    /// - Parameter types: one type a column; an optional where the column may be NULL.
-    /// - Returns: the values as a tuple.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column.
+    /// Reads all columns in order, those that may be NULL as optionals; a `.decoding` error names the column.
     package func decode<each Value: PostgresDecodable>(
         _ types: repeat (each Value).Type
     ) throws(PostgresError) -> (repeat each Value) {
         var columns: Int32 = 0
         for _ in repeat each types { columns += 1 }
         guard columns == result.columnCount else {
-            throw PostgresError(
-                .decoding,
-                message: "the row has \(result.columnCount) columns, \(columns) were asked for"
-            )
+            let message = "the row has \(result.columnCount) columns, \(columns) were asked for"
+            throw PostgresError(.decoding, message: message)
         }
         var column: Int32 = 0
         return (repeat try result.decode((each Value).self, row: index, column: &column))
@@ -62,10 +55,6 @@ package struct PostgresRow: Sendable {
     }
 
     /// Reads the only column.
-    ///
-    /// - Parameter type: its type; an optional where the column may be NULL.
-    /// - Returns: the value.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column.
     package func decode<Value: PostgresDecodable>(_ type: Value.Type) throws(PostgresError) -> Value {
         guard result.columnCount == 1 else {
             throw PostgresError(.decoding, message: "the row has \(result.columnCount) columns, 1 were asked for")
@@ -85,13 +74,7 @@ package struct PostgresRow: Sendable {
         }
     }
 
-    /// Reads one column.
-    ///
-    /// - Parameters:
-    ///   - type: its type; an optional where the column may be NULL.
-    ///   - column: its place, from 0.
-    /// - Returns: the value.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column.
+    /// Reads the column at a place, from 0.
     package func decode<Value: PostgresDecodable>(_ type: Value.Type, at column: Int) throws(PostgresError) -> Value {
         guard (0..<result.columnCount).contains(column) else {
             throw PostgresError(.decoding, message: "the row has \(result.columnCount) columns, none at \(column)")
@@ -111,7 +94,6 @@ final class ResultStorage: @unchecked Sendable {
     let rowCount: Int
     let columnCount: Int
 
-    /// Takes over a result.
     init(owning raw: OpaquePointer) {
         self.raw = raw
         rowCount = Int(PQntuples(raw))

@@ -22,10 +22,9 @@ extension String: PostgresEncodable, PostgresDecodable {
 
 /// A JSON document in its text form; sent as `jsonb`.
 package struct PostgresJSON: Hashable, Sendable, PostgresEncodable, PostgresDecodable {
-    /// The document; the server checks that it is JSON.
+    /// The server checks that it is JSON.
     package var text: String
 
-    /// Wraps a document.
     package init(_ text: String) { self.text = text }
 
     package static var postgresType: PostgresType { .jsonb }
@@ -51,10 +50,8 @@ package struct PostgresJSON: Hashable, Sendable, PostgresEncodable, PostgresDeco
 
 /// Bytes; sent as `bytea`.
 package struct PostgresBytes: Hashable, Sendable, PostgresEncodable, PostgresDecodable {
-    /// The content.
     package var bytes: [UInt8]
 
-    /// Wraps bytes.
     package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     package static var postgresType: PostgresType { .bytea }

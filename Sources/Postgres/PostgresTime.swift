@@ -2,13 +2,10 @@ package import FoundationEssentials
 
 /// A moment; `timestamptz`.
 ///
-/// Reaches from 4713 BC to the year 294246. Later years, which the server knows up to 294276, do not fit and are a
-/// decoding error.
+/// Reaches from 4713 BC to the year 294246. Later ones, which the server has until 294276, are a decoding error.
 package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncodable, PostgresDecodable {
-    /// Microseconds since 1970-01-01 00:00 UTC.
     package var microsecondsSinceUnixEpoch: Int64
 
-    /// Names a moment.
     package init(microsecondsSinceUnixEpoch: Int64) { self.microsecondsSinceUnixEpoch = microsecondsSinceUnixEpoch }
 
     /// Names a moment to the nearest microsecond; what is too far away becomes an infinity.
@@ -41,8 +38,7 @@ package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncoda
             bytes.appendBigEndian(microsecondsSinceUnixEpoch)
         default:
             let (value, overflow) = microsecondsSinceUnixEpoch.subtractingReportingOverflow(Self.epochDistance)
-            // Only moments ages before 4713 BC overflow; the neighbour of -infinity makes the server refuse them by
-            // name.
+            // Only moments long before 4713 BC overflow; the server refuses the neighbour of -infinity by name.
             bytes.appendBigEndian(overflow ? Int64.min + 1 : value)
         }
     }
@@ -58,41 +54,5 @@ package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncoda
         let (unix, overflow) = value.addingReportingOverflow(Self.epochDistance)
         guard !overflow else { throw PostgresError(.decoding, message: "the moment is after the year 294246") }
         microsecondsSinceUnixEpoch = unix
-    }
-}
-
-/// A fixed span of time; `interval` without months.
-package struct PostgresInterval: Hashable, Sendable, PostgresEncodable, PostgresDecodable {
-    /// The length in microseconds.
-    package var microseconds: Int64
-
-    /// Names a span by its length.
-    package init(microseconds: Int64) { self.microseconds = microseconds }
-
-    /// Names a span, cut to whole microseconds.
-    package init(_ duration: Duration) {
-        let (seconds, attoseconds) = duration.components
-        microseconds = seconds * 1_000_000 + attoseconds / 1_000_000_000_000
-    }
-
-    package static var postgresType: PostgresType { .interval }
-
-    package func encode(into bytes: inout [UInt8]) {
-        bytes.appendBigEndian(microseconds)
-        bytes.appendBigEndian(Int32(0))
-        bytes.appendBigEndian(Int32(0))
-    }
-
-    /// Reads an interval, counting its days as 24 hours; one with months has no fixed length and is a decoding error.
-    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        guard type == .interval, postgresBytes.count == 16 else { throw Self.mismatch(type, postgresBytes) }
-        guard postgresBytes.bigEndian(at: 12, as: Int32.self) == 0 else {
-            throw PostgresError(.decoding, message: "an interval with months has no fixed length")
-        }
-        let days = Int64(postgresBytes.bigEndian(at: 8, as: Int32.self))
-        let (total, overflow) = postgresBytes.bigEndian(at: 0, as: Int64.self)
-            .addingReportingOverflow(days * 86_400_000_000)
-        guard !overflow else { throw PostgresError(.decoding, message: "the interval is too long") }
-        microseconds = total
     }
 }

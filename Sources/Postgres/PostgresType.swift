@@ -1,9 +1,7 @@
 /// A data type of the server, by its object identifier.
 package struct PostgresType: RawRepresentable, Hashable, Sendable {
-    /// The server's object identifier for the type.
     package var rawValue: UInt32
 
-    /// Names a type by its object identifier.
     package init(rawValue: UInt32) { self.rawValue = rawValue }
 
     package static let bool = PostgresType(rawValue: 16)
@@ -23,36 +21,21 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
     package static let bpchar = PostgresType(rawValue: 1042)
     package static let varchar = PostgresType(rawValue: 1043)
     package static let timestamptz = PostgresType(rawValue: 1184)
-    package static let interval = PostgresType(rawValue: 1186)
     package static let uuid = PostgresType(rawValue: 2950)
     package static let jsonb = PostgresType(rawValue: 3802)
 
-    /// The array type over this element type.
-    ///
-    /// - Precondition: the type is one that can be sent. An array of arrays cannot: arrays have one dimension here.
+    /// The array type over this element type, which must be one that can be sent, and no array.
     package var array: PostgresType {
-        let oid: UInt32? =
-            switch self {
-            case .bool: 1000
-            case .bytea: 1001
-            case .int2: 1005
-            case .int4: 1007
-            case .int8: 1016
-            case .text: 1009
-            case .oid: 1028
-            case .json: 199
-            case .float4: 1021
-            case .float8: 1022
-            case .varchar: 1015
-            case .timestamptz: 1185
-            case .interval: 1187
-            case .uuid: 2951
-            case .jsonb: 3807
-            default: nil
-            }
-        guard let oid else { preconditionFailure("no one-dimensional array type is known for type \(rawValue)") }
+        guard let oid = Self.arrays[self] else {
+            preconditionFailure("no one-dimensional array type is known for type \(rawValue)")
+        }
         return PostgresType(rawValue: oid)
     }
+
+    private static let arrays: [PostgresType: UInt32] = [
+        .bool: 1000, .bytea: 1001, .int2: 1005, .int4: 1007, .int8: 1016, .text: 1009, .float8: 1022,
+        .timestamptz: 1185, .uuid: 2951, .jsonb: 3807,
+    ]
 
     /// Whether a value's binary form is its text in UTF-8.
     ///

@@ -11,11 +11,9 @@ struct Interest: OptionSet, Sendable {
 
 /// How a wait on a descriptor ended.
 enum Readiness: Sendable, Equatable {
-    /// The descriptor can be read or written, or has failed, which reading or writing will tell.
+    /// The descriptor can be read or written, or has failed, which reading or writing will show.
     case ready(Interest)
-    /// The deadline passed.
     case timedOut
-    /// The waiting task was cancelled.
     case cancelled
     /// The descriptor was deregistered, or cannot be watched.
     case closed
@@ -25,7 +23,6 @@ enum Readiness: Sendable, Equatable {
 ///
 /// Registrations are one-shot: the thread never reads, it only resumes waiting tasks. It lives as long as the process.
 final class Reactor: Sendable {
-    /// The only reactor.
     static let shared: Reactor = {
         let reactor = Reactor()
         reactor.start()
@@ -69,14 +66,7 @@ final class Reactor: Sendable {
 
     // MARK: Waiting
 
-    /// Waits until a descriptor is ready; one wait a descriptor at a time.
-    ///
-    /// - Parameters:
-    ///   - descriptor: an open socket.
-    ///   - interest: what to wait for.
-    ///   - deadline: when to give up; nil waits without end.
-    ///   - cancellable: whether the task's cancellation ends the wait.
-    /// - Returns: how the wait ended.
+    /// Waits until an open socket is ready, one wait a descriptor at a time; without a deadline for ever.
     func wait(
         _ descriptor: Int32,
         for interest: Interest,
@@ -171,7 +161,6 @@ final class Reactor: Sendable {
         return id
     }
 
-    /// Forgets an action that has not run.
     func cancel(_ timer: TimerQueue<Void>.ID) { state.withLock { $0.timers.remove(timer) } }
 
     private static func mustWake(for due: ContinuousClock.Instant?, _ state: State) -> Bool {
@@ -260,8 +249,6 @@ final class Reactor: Sendable {
 
     /// Rounded up, so that the thread does not spin through the last millisecond.
     private static func milliseconds(until due: ContinuousClock.Instant) -> Int32 {
-        let (seconds, attoseconds) = (due - .now).components
-        guard seconds >= 0, attoseconds >= 0 else { return 0 }
-        return Int32(clamping: min(seconds, 3600) * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+        Int32(max(0, min(due - .now, .seconds(3600)).milliseconds))
     }
 }

@@ -3,9 +3,6 @@
 /// - SeeAlso: https://www.postgresql.org/docs/15/errcodes-appendix.html
 package enum SQLState {
     package static let uniqueViolation = "23505"
-    package static let foreignKeyViolation = "23503"
-    package static let notNullViolation = "23502"
-    package static let checkViolation = "23514"
     package static let serializationFailure = "40001"
     package static let deadlockDetected = "40P01"
     package static let lockNotAvailable = "55P03"
@@ -21,9 +18,6 @@ package enum SQLState {
     package static let invalidStatementName = "26000"
     package static let invalidCatalogName = "3D000"
     package static let insufficientPrivilege = "42501"
-    package static let undefinedTable = "42P01"
-    package static let undefinedFunction = "42883"
-    package static let duplicateObject = "42710"
 
     /// Whether the server closes, or has already lost, the session after this state.
     ///
@@ -39,7 +33,7 @@ package enum SQLState {
         }
     }
 
-    /// Whether the same work, started again from the beginning, may succeed without anybody changing anything.
+    /// Whether the same work, started again from the beginning, may succeed without a change.
     package static func isTransient(_ state: String) -> Bool {
         switch state {
         case serializationFailure, deadlockDetected, lockNotAvailable: true

@@ -11,9 +11,8 @@ struct ServerAddress: Hashable, Sendable {
 
     /// Splits the lists of hosts, addresses and ports, as libpq does.
     ///
-    /// - Throws: `PostgresError` with `.configuration` when their lengths differ or a port is no port. Ports are
-    ///   checked here because libpq's message quotes what it found, which is a piece of the password when that was not
-    ///   percent-encoded.
+    /// Throws `.configuration` when their lengths differ or a port is no port. Ports are checked here because libpq's
+    /// message quotes what it found, which is a piece of the password when that was not percent-encoded.
     static func list(_ parameters: ConnectParameters) throws(PostgresError) -> [ServerAddress] {
         let hosts = split(parameters.effective("host"))
         let addresses = split(parameters.effective("hostaddr"))
@@ -43,9 +42,7 @@ struct ServerAddress: Hashable, Sendable {
         return !host.hasPrefix("/") && !host.hasPrefix("@")
     }
 
-    /// Resolves the host; blocks.
-    ///
-    /// - Returns: one entry an address, in the resolver's order; empty when the name is unknown.
+    /// Resolves the host, and blocks: one entry an address, in the resolver's order; empty when the name is unknown.
     func resolved() -> [ServerAddress] {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)

@@ -23,10 +23,8 @@ struct StatementCache {
     private var clock: UInt64 = 0
     private var lastName = 0
 
-    /// Creates an empty cache for at least one statement.
     init(capacity: Int) { self.capacity = max(1, capacity) }
 
-    /// How many statements are remembered.
     var count: Int { entries.count }
 
     /// The name of a prepared statement; counts as its use.
@@ -58,7 +56,6 @@ struct StatementCache {
         discarded.append(entry.name)
     }
 
-    /// Takes the list of names to deallocate.
     mutating func takeDiscarded() -> [String] {
         defer { discarded = [] }
         return discarded

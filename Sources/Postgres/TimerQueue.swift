@@ -1,19 +1,16 @@
 /// Actions with the moments they are due: a binary heap, where cancelled entries are dropped lazily.
 struct TimerQueue<Action> {
-    /// Names a scheduled action.
     typealias ID = UInt64
 
     private var actions: [ID: Action] = [:]
     private var heap: [(due: ContinuousClock.Instant, id: ID)] = []
     private var lastID: ID = 0
 
-    /// How many actions wait.
     var count: Int { actions.count }
 
     /// How many entries the heap holds, dead ones included.
     var entries: Int { heap.count }
 
-    /// Adds an action.
     mutating func add(at due: ContinuousClock.Instant, _ action: Action) -> ID {
         lastID += 1
         actions[lastID] = action
@@ -22,7 +19,6 @@ struct TimerQueue<Action> {
         return lastID
     }
 
-    /// Removes an action that has not come due.
     mutating func remove(_ id: ID) {
         guard actions.removeValue(forKey: id) != nil else { return }
         // Most timers are cancelled long before they are due, so dead entries are swept once they outnumber the living.

@@ -10,15 +10,10 @@ enum Escape {
     private static let ellipsis: [UInt8] = Array("…".utf8)
     private static let hexDigits: [UInt8] = Array("0123456789abcdef".utf8)
 
-    /// Escapes a text and cuts it.
+    /// Escapes a text, and cuts it to `limit` bytes with an ellipsis; the bytes are always valid UTF-8.
     ///
     /// Quotes, backslashes, and every character that a terminal acts upon or hides are replaced: control characters (line
     /// ends and ANSI sequences), direction marks, line and paragraph separators. An escape is never cut in half.
-    ///
-    /// - Parameters:
-    ///   - text: any text; only as much of it is read as fits.
-    ///   - limit: the most bytes that may come out, the ellipsis of a cut text included.
-    /// - Returns: the escaped bytes, always valid UTF-8.
     static func json(_ text: String, limit: Int) -> Result {
         var result = Result(bytes: [], isVerbatim: true)
         result.bytes.reserveCapacity(min(text.utf8.count, limit))

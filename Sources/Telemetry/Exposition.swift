@@ -21,19 +21,12 @@ struct Labels: Hashable, Comparable {
     static func < (left: Labels, right: Labels) -> Bool { left.text < right.text }
 
     private static func escaped(_ value: String) -> String {
-        var text = ""
         var size = 0
-        for scalar in value.unicodeScalars {
+        let cut = value.unicodeScalars.prefix { scalar in
             size += scalar.utf8.count
-            guard size <= valueLimit else { break }
-            switch scalar {
-            case "\\": text += "\\\\"
-            case "\"": text += "\\\""
-            case "\n": text += "\\n"
-            default: text.unicodeScalars.append(scalar)
-            }
+            return size <= valueLimit
         }
-        return text
+        return Exposition.escaped(cut, quotes: true)
     }
 }
 
@@ -45,18 +38,20 @@ struct Exposition {
 
     /// Starts a family; every sample of it follows at once.
     mutating func begin(_ name: String, type: MetricType, help: String?) {
-        if let help {
-            var escaped = ""
-            for scalar in help.unicodeScalars {
-                switch scalar {
-                case "\\": escaped += "\\\\"
-                case "\n": escaped += "\\n"
-                default: escaped.unicodeScalars.append(scalar)
-                }
-            }
-            text += "# HELP \(name) \(escaped)\n"
-        }
+        if let help { text += "# HELP \(name) \(Self.escaped(help.unicodeScalars, quotes: false))\n" }
         text += "# TYPE \(name) \(type.rawValue)\n"
+    }
+
+    /// Escapes a text; `quotes` as well, for a label's value.
+    fileprivate static func escaped(_ text: some Sequence<Unicode.Scalar>, quotes: Bool) -> String {
+        text.reduce(into: "") { escaped, scalar in
+            switch scalar {
+            case "\\": escaped += "\\\\"
+            case "\"" where quotes: escaped += "\\\""
+            case "\n": escaped += "\\n"
+            default: escaped.unicodeScalars.append(scalar)
+            }
+        }
     }
 
     /// Adds a sample; `bound` is a histogram bucket's upper end.

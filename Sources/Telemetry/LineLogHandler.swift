@@ -10,7 +10,6 @@ package struct LineLogHandler: LogHandler {
     private let label: String
     private let sink: LogSink
 
-    /// Makes a handler that shares a sink with others.
     package init(
         label: String,
         level: Logger.Level,
@@ -23,9 +22,7 @@ package struct LineLogHandler: LogHandler {
         self.metadataProvider = metadataProvider
     }
 
-    /// Sends every logger of the process to standard error.
-    ///
-    /// Call it once, before the first logger is made.
+    /// Sends every logger of the process to standard error; to be called once, before the first logger is made.
     package static func bootstrap(format: LogFormat, level: Logger.Level) {
         let sink = LogSink(format: format)
         LoggingSystem.bootstrap(

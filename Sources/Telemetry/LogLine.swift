@@ -1,10 +1,18 @@
 import Glibc
 import Logging
 
+/// How a line of the log is written.
+package enum LogFormat: String, Sendable, CaseIterable {
+    /// `2026-11-21T02:03:04.567Z info message key=value`, for people.
+    case text
+    /// One JSON object, for machines.
+    case json
+}
+
 /// One line of the log, as bytes.
 ///
-/// Lines stay within what a pipe takes at once, so that lines of several processes never mix and one that a poll said would
-/// fit never blocks. What does not fit is left out, field by field, and the line says so.
+/// Lines stay within what a pipe takes at once, so that lines of several processes never mix and one for which a poll found
+/// room never blocks. What does not fit is left out, field by field, and the line says so.
 struct LogLine {
     /// The longest line in bytes, its line end included: `PIPE_BUF` on Linux.
     static let limit = 4096
@@ -20,14 +28,7 @@ struct LogLine {
     private var bytes: [UInt8] = []
     private var isTruncated = false
 
-    /// Starts a line.
-    ///
-    /// - Parameters:
-    ///   - format: text or JSON.
-    ///   - time: seconds and nanoseconds since 1970.
-    ///   - level: the event's level.
-    ///   - message: constant text.
-    ///   - label: the logger's name, written in JSON alone.
+    /// Starts a line; `label`, the logger's name, is written in JSON alone.
     init(format: LogFormat, time: timespec, level: Logger.Level, message: String, label: String) {
         self.format = format
         bytes.reserveCapacity(512)
@@ -47,7 +48,6 @@ struct LogLine {
         }
     }
 
-    /// Adds a field, if it fits.
     mutating func add(_ key: String, _ value: String) {
         let before = bytes.count
         let name = Self.name(key)
@@ -66,7 +66,6 @@ struct LogLine {
         }
     }
 
-    /// The line with its end.
     consuming func finished() -> [UInt8] {
         if isTruncated { append(truncationMark) }
         append(format == .json ? "}\n" : "\n")

@@ -4,9 +4,9 @@ import Synchronization
 
 /// Writes lines to a file descriptor, one `write(2)` each, and never waits long for a reader that does not read.
 ///
-/// A pipe or terminal that takes nothing for ``patience`` is left alone from then on: lines are dropped and counted until it
-/// takes some again, and the next line then follows one that tells how many are missing. The program goes on meanwhile;
-/// a log that is not read must not stop restores.
+/// A pipe or terminal that takes nothing for ``patience`` is not waited for again: lines are dropped and counted until it
+/// takes some, and the next line then follows one that says how many are missing. The program goes on meanwhile; a log that
+/// is not read must not stop restores.
 package final class LogSink: Sendable {
     private struct State {
         var isStalled = false
@@ -16,25 +16,20 @@ package final class LogSink: Sendable {
         var isTorn = false
     }
 
-    /// How lines are written.
     package let format: LogFormat
     private let descriptor: CInt
     private let patience: Duration
     private let state = Mutex(State())
 
-    /// Makes a sink; it neither closes nor changes the descriptor, which other processes may share.
+    /// Neither closes nor changes the descriptor, which other processes may share.
     ///
-    /// - Parameters:
-    ///   - descriptor: an open descriptor; standard error.
-    ///   - format: how lines are written.
-    ///   - patience: the longest single wait for a reader, a second at most.
+    /// `patience`: the longest single wait for a reader, a second at most.
     package init(descriptor: CInt = STDERR_FILENO, format: LogFormat, patience: Duration = .milliseconds(50)) {
         self.descriptor = descriptor
         self.format = format
         self.patience = patience
     }
 
-    /// Lines lost so far.
     package var droppedLines: Int { state.withLock { $0.dropped } }
 
     /// Writes a line of at most `LogLine.limit` bytes, or drops it.

@@ -3,19 +3,14 @@
 /// Lower targets count under these names without importing this one; here they get their help texts. A counter's name ends
 /// in `_total` and a timer's in `_seconds`: the registry adds the ending where it is missing.
 package enum MetricNames {
-    /// What every name begins with.
     package static let prefix = "entitlement_sync_"
 
-    /// A name of ours.
-    ///
-    /// - Parameter subject: what is measured, in snake_case, with its base unit: `queue_oldest_seconds`.
-    /// - Returns: the subject behind the prefix.
+    /// A name of ours, from what is measured, in snake_case, with its base unit: `queue_oldest_seconds`.
     package static func name(_ subject: String) -> String { prefix + subject }
 
     /// Series that were asked for and not kept; see ``Registry``.
     static let droppedSeries = name("metrics_dropped_series_total")
 
-    /// Help texts by exposed name.
     package static let help: [String: String] = [
         droppedSeries: "Series that were not kept, because there are too many or their name has another type.",
         name("build_info"): "1, with the version and the MODE of this process.",
@@ -44,32 +39,32 @@ package enum MetricNames {
         name("restore_duration_seconds"): "Time from a restore's request to its committed answer.",
         name("assets_changed_total"): "Assets frozen or unfrozen in the transaction of a verdict.",
         name("law_broken"): "How often the records broke a law at its last check; anything but 0 needs a person.",
-        name("drift_users"): "Users whose record and ledger disagree, by kind, among those looked at last.",
-        name("drift_checked_users"): "Eligible users among those that the last look for drift took up.",
+        name("drift_users"): "Users whose record and ledger disagree, by kind, among those checked last.",
+        name("drift_checked_users"): "Eligible users among those that the last drift check compared.",
         name("evidence_oldest_seconds"):
-            "How long ago the subscriber who waits longest was read, among those looked at last.",
+            "How long ago the subscriber who waits longest was read, among those checked last.",
         name("record_agreement_ratio"):
-            "Share of the users looked at last whose record agrees with the ledger; 1 is all.",
+            "Share of the users checked last whose record agrees with the ledger; 1 is all.",
         name("convergence_seconds"):
-            "From a look's job to the change of type: half of a day's changes took no longer, and 95 of 100.",
+            "From a check's job to the change of type: half of a day's changes took no longer, and 95 of 100.",
         name("scheduler_leads"): "1 while this process starts what schedules ask for; one process does.",
         name("schedule_late_seconds"): "For how long a schedule's slot has waited for another run's end.",
-        name("due_users"): "Users whose next look is due, counted up to 100,000.",
+        name("due_users"): "Users whose next check is due, counted up to 100,000.",
         name("due_oldest_seconds"): "For how long the first of them has been due.",
         name("runs"): "Runs that go on or wait for a person, by state.",
-        name("run_left_users"): "Users whom an open run has still to read.",
+        name("run_left_users"): "Users that an open run has still to read.",
         name("run_end_seconds"): "Seconds until the predicted end of an open run.",
         name("sweep_day_ratio"):
-            "What a day's looks need of the requests that the stores' limits leave; above 1 it is too much.",
+            "What a day's checks need of the requests that the stores' limits leave; above 1 it is too much.",
         name("alarm"): "When an alarm was raised last, in seconds since 1970; gone once it is mended.",
-        name("proofs_total"): "Proofs that were looked at, by kind and by what came of it.",
+        name("proofs_total"): "Proofs that were checked, by kind and by what came of it.",
         name("acknowledgements_total"): "Calls that acknowledge sales to Google Play, by what came of them.",
         name("http_requests_total"): "Requests that the API answered, by route and status class.",
         name("http_request_duration_seconds"): "Time from a request's head to the beginning of its answer, by route.",
         name("http_refusals_total"): "Requests that were refused because of who sent them, by door and reason.",
         name("events_accepted_total"): "Events of stores that were kept, also those that came before, by source.",
         name("outbox_messages_total"): "Messages to the receiver, by what came of them.",
-        name("events_examined_total"): "Events whose users were looked for.",
+        name("events_examined_total"): "Events whose users were searched for.",
         name("requests_per_read"): "Store requests that one read of a user took.",
     ]
 }

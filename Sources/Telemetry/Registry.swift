@@ -11,10 +11,8 @@ import Synchronization
 ///
 /// Recording costs an atomic addition or a short lock. Making a handler takes the registry's lock: make it once, keep it.
 package final class Registry: MetricsFactory {
-    /// The media type of ``render()``.
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
-    /// The most series kept.
     package let maxSeries: Int
     private let help: [String: String]
     private let state = Mutex(State())
@@ -30,11 +28,7 @@ package final class Registry: MetricsFactory {
         var series: [Labels: any Series] = [:]
     }
 
-    /// Makes an empty registry.
-    ///
-    /// - Parameters:
-    ///   - help: texts by exposed name; a metric without one shows no HELP line.
-    ///   - maxSeries: the most series kept.
+    /// `help`: texts by exposed name; a metric without one shows no HELP line.
     package init(help: [String: String] = MetricNames.help, maxSeries: Int = 10_000) {
         self.help = help
         self.maxSeries = maxSeries
@@ -127,12 +121,8 @@ extension Registry {
 
     /// Forgets a series; a handler that is still held records into nothing.
     package func destroyCounter(_ handler: any CounterHandler) { remove(handler) }
-    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) { remove(handler) }
-    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
-    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
-    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
 }

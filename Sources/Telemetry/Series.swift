@@ -3,13 +3,10 @@ import Synchronization
 
 /// The values under one name and one set of labels.
 protocol Series: AnyObject, Sendable {
-    /// Adds its samples.
     func expose(name: String, labels: Labels, to text: inout Exposition)
 }
 
-/// A number that only grows.
-///
-/// Whole and broken amounts may be added to the same counter.
+/// A number that only grows, by whole and broken amounts.
 final class CounterSeries: Series, CounterHandler, FloatingPointCounterHandler {
     private let whole = Atomic<UInt64>(0)
     private let broken = Mutex(0.0)
@@ -36,7 +33,7 @@ final class CounterSeries: Series, CounterHandler, FloatingPointCounterHandler {
     }
 }
 
-/// A number that goes up and down; the last word counts.
+/// A number that goes up and down; the last value counts.
 final class GaugeSeries: Series, RecorderHandler, MeterHandler {
     private let value = Mutex(0.0)
 
@@ -72,9 +69,7 @@ final class HistogramSeries: Series, RecorderHandler, TimerHandler {
     private let bounds: [Double]
     private let tally: Mutex<Tally>
 
-    /// Makes an empty histogram.
-    ///
-    /// - Parameter bounds: the upper ends of the buckets, each belonging to its bucket, ascending.
+    /// `bounds`: the upper ends of the buckets, each belonging to its bucket, ascending.
     init(bounds: [Double]) {
         self.bounds = bounds
         tally = Mutex(Tally(counts: Array(repeating: 0, count: bounds.count + 1)))

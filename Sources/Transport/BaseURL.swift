@@ -12,12 +12,9 @@ package struct BaseURL: Hashable, Sendable {
         case insecure
     }
 
-    /// Takes a URL apart.
+    /// Takes apart such as `https://api.revenuecat.com/v2`; plain http is taken for loopback hosts only.
     ///
-    /// - Parameters:
-    ///   - text: such as `https://api.revenuecat.com/v2`; plain http is taken for loopback hosts only.
-    ///   - last: a segment that the path has to end in, and that is appended where it does not.
-    /// - Throws: what is wrong.
+    /// `last`: a segment that the path has to end in, and that is appended where it does not.
     package init(_ text: String, endingIn last: String? = nil) throws(Fault) {
         // White space, user info, queries and fragments have no business here, and a URL with them is a mistake.
         let isPlain = text.utf8.allSatisfy { byte in
@@ -35,7 +32,7 @@ package struct BaseURL: Hashable, Sendable {
         path = segments.map { "/" + $0 }.joined()
     }
 
-    /// The host of `host`, `host:port`, `[address]` or `[address]:port`; `nil` where it is none of them.
+    /// The host of `host`, `host:port`, `[address]` or `[address]:port`.
     private static func host(_ authority: String) -> Substring? {
         let hostEnd: String.Index
         if authority.hasPrefix("[") {
@@ -66,13 +63,9 @@ package struct EndpointURL: Hashable, Sendable {
     package var base: BaseURL
     package var path: String
 
-    /// The URL as it is asked.
     package var text: String { base.text + path }
 
-    /// Takes a URL apart.
-    ///
-    /// - Parameter text: `https://host[:port]/path`; plain http is taken for loopback hosts only.
-    /// - Throws: what is wrong.
+    /// Takes `https://host[:port]/path` apart; plain http is taken for loopback hosts only.
     package init(_ text: String) throws(BaseURL.Fault) {
         guard let schemeEnd = text.firstRange(of: "://"),
             let pathStart = text[schemeEnd.upperBound...].firstIndex(of: "/")
@@ -94,15 +87,7 @@ where Fault: RawRepresentable<String> & Hashable & Sendable {
 }
 
 extension BaseURL {
-    /// Takes a URL apart as one setting of several.
-    ///
-    /// - Parameters:
-    ///   - text: the URL.
-    ///   - last: a segment that the path has to end in.
-    ///   - malformed: the fault of one that is none.
-    ///   - insecure: the fault of one that is plain http to a host other than loopback.
-    ///   - faults: gets the fault.
-    /// - Returns: nothing where there is a fault.
+    /// Takes a URL apart as one setting of several; nothing, and its fault noted, where there is one.
     package static func read<Noted>(
         _ text: String,
         endingIn last: String? = nil,

@@ -1,11 +1,7 @@
 import CLibCurl
 
 extension TransportError {
-    /// Classifies libcurl's verdict on a transfer.
-    ///
-    /// - Parameters:
-    ///   - curl: any code but `CURLE_OK`.
-    ///   - requestSent: whether a byte of the request had been written.
+    /// Classifies libcurl's verdict on a transfer: any code but `CURLE_OK`.
     init(curl: CURLcode, requestSent: Bool) {
         let row = Self.table.first { $0.codes.contains(curl) }
         self.init(

@@ -6,7 +6,6 @@ import Synchronization
 final class CurlThread: Sendable {
     private let thread: Mutex<pthread_t?>
 
-    /// Starts a thread that runs `body` once.
     init(_ body: @escaping @Sendable () -> Void) {
         var thread = pthread_t()
         let start = Unmanaged.passRetained(Start(body))
@@ -24,9 +23,7 @@ final class CurlThread: Sendable {
         self.thread = Mutex(thread)
     }
 
-    /// Waits for the thread's end; the second call and later ones return at once.
-    ///
-    /// Blocks, so call it only when `body` has nothing left to do.
+    /// Blocks until the thread ends, so call it only when `body` has nothing left to do; later calls return at once.
     func join() {
         if let thread = takeThread() { pthread_join(thread, nil) }
     }
@@ -46,9 +43,7 @@ final class CurlThread: Sendable {
     private final class Start: Sendable {
         let body: @Sendable () -> Void
 
-        init(_ body: @escaping @Sendable () -> Void) {
-            self.body = body
-        }
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 }
 

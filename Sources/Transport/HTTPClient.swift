@@ -1,6 +1,6 @@
 package import HTTPTypes
 
-/// One HTTP answer, whatever carried it.
+/// One HTTP answer.
 package struct HTTPClientResponse: Sendable {
     /// The status code, 100 to 599 from a store that keeps to the standard.
     package var status: Int
@@ -48,11 +48,7 @@ package struct HTTPClient: Sendable {
 }
 
 extension HTTPClient {
-    /// Sends through the transport.
-    ///
-    /// A store has 20 s to answer, and 4 MiB to say it in.
-    ///
-    /// `target`: what its requests are counted under.
+    /// Sends through the transport, and counts requests under `target`; an answer may take 20 s and have 4 MiB.
     package init(transport: HTTPTransport, target: String = "revenuecat") {
         self.init { request, body throws(HTTPClientFailure) in
             do throws(TransportError) {

@@ -2,7 +2,6 @@ package import HTTPTypes
 
 /// A complete response, and how it came about.
 package struct HTTPExchange: Sendable {
-    /// The protocol a response arrived by.
     package enum Version: String, Sendable, CaseIterable {
         case http1_0 = "1.0"
         case http1_1 = "1.1"
@@ -22,24 +21,8 @@ package struct HTTPExchange: Sendable {
     /// Time from the call of `send` to the last byte, waiting for a place included.
     package var elapsed: Duration
 
-    /// The protocol spoken.
     package var httpVersion: Version
 
     /// Whether the request needed no new connection.
     package var connectionReused: Bool
-
-    /// Creates an exchange; beside the transport itself this serves fakes in tests.
-    package init(
-        response: HTTPResponse,
-        body: [UInt8],
-        elapsed: Duration = .zero,
-        httpVersion: Version = .http1_1,
-        connectionReused: Bool = false
-    ) {
-        self.response = response
-        self.body = body
-        self.elapsed = elapsed
-        self.httpVersion = httpVersion
-        self.connectionReused = connectionReused
-    }
 }

@@ -16,12 +16,9 @@ package final class HTTPTransport: Sendable {
     private let metrics: TransportMetrics
     private let logger: Logger
 
-    /// Starts a transport and its thread.
+    /// Starts a transport and its thread; traps on counts that make no sense.
     ///
-    /// - Parameters:
-    ///   - configuration: limits and trust; traps on counts that make no sense.
-    ///   - logger: hears of failed requests at debug level, by code only, and of libcurl's own failures as errors.
-    ///   - metricsFactory: where requests are counted and timed.
+    /// Failed requests are logged at debug level, by code only, and libcurl's own failures as errors.
     package init(
         configuration: HTTPTransportConfiguration = .init(),
         logger: Logger,
@@ -38,9 +35,7 @@ package final class HTTPTransport: Sendable {
         }
     }
 
-    deinit {
-        mailbox.abandon()
-    }
+    deinit { mailbox.abandon() }
 
     /// Sends a request and collects the whole response.
     ///
@@ -48,14 +43,9 @@ package final class HTTPTransport: Sendable {
     /// `Transfer-Encoding`, `Connection` and the like) belong to the transport and are refused. A request that is not
     /// idempotent is never sent twice, not even when a kept-alive connection turns out to be dead.
     ///
-    /// - Parameters:
-    ///   - request: absolute, with scheme and authority; plain http goes to loopback hosts only.
-    ///   - body: sent with its length; without a `Content-Type` of the caller's it has none.
-    ///   - timeout: time for everything from this call to the last byte, waiting for a place included.
-    ///   - maxResponseBytes: cap on the response's body.
-    ///   - metricsLabel: who is asked, from a small fixed set such as the stores' names.
-    /// - Returns: the response, whatever its status.
-    /// - Throws: `TransportError`; `.cancelled` where the task is.
+    /// The request is absolute; plain http goes to loopback hosts only. A body without a `Content-Type` of the caller's has
+    /// none. `timeout` covers everything from this call to the last byte, waiting for a place included. `metricsLabel` is
+    /// one of a small fixed set.
     package func send(
         _ request: HTTPRequest,
         body: [UInt8]? = nil,
@@ -64,16 +54,23 @@ package final class HTTPTransport: Sendable {
         metricsLabel: String? = nil
     ) async throws(TransportError) -> HTTPExchange {
         let started = ContinuousClock.now
-        let outcome = await exchange(request, body, started, timeout, maxResponseBytes)
-        let elapsed = started.duration(to: .now)
-        switch outcome {
-        case .success(var exchange):
-            exchange.elapsed = elapsed
-            let status = TransportMetrics.outcome(status: exchange.response.status.code)
-            metrics.record(target: metricsLabel, outcome: status, elapsed: elapsed)
+        do throws(TransportError) {
+            let plan = try RequestPlan(request, body: body)
+            if Task.isCancelled { throw TransportError(.cancelled, "the calling task was cancelled") }
+            let answer = try await answer(to: plan, before: started + timeout, maxResponseBytes).get()
+            let response = try ResponseHead.parse(status: answer.status, block: answer.head)
+            let exchange = HTTPExchange(
+                response: response,
+                body: answer.body,
+                elapsed: started.duration(to: .now),
+                httpVersion: answer.version,
+                connectionReused: answer.connectionReused
+            )
+            let outcome = TransportMetrics.outcome(status: response.status.code)
+            metrics.record(target: metricsLabel, outcome: outcome, elapsed: exchange.elapsed)
             return exchange
-        case .failure(let error):
-            metrics.record(target: metricsLabel, outcome: error.code.rawValue, elapsed: elapsed)
+        } catch {
+            metrics.record(target: metricsLabel, outcome: error.code.rawValue, elapsed: started.duration(to: .now))
             logger.debug(
                 "HTTP request failed",
                 metadata: ["error.code": "\(error.code.rawValue)", "http.target": "\(metricsLabel ?? "other")"]
@@ -92,30 +89,6 @@ package final class HTTPTransport: Sendable {
         await mailbox.close()
         // The thread has done all its work by now and is on its way out, so this waits for microseconds.
         thread.join()
-    }
-
-    private func exchange(
-        _ request: HTTPRequest,
-        _ body: [UInt8]?,
-        _ started: ContinuousClock.Instant,
-        _ timeout: Duration,
-        _ maxResponseBytes: Int
-    ) async -> Result<HTTPExchange, TransportError> {
-        do throws(TransportError) {
-            let plan = try RequestPlan(request, body: body)
-            if Task.isCancelled { throw TransportError(.cancelled, "the calling task was cancelled") }
-            let answer = try await answer(to: plan, before: started + timeout, maxResponseBytes).get()
-            return .success(
-                HTTPExchange(
-                    response: try ResponseHead.parse(status: answer.status, block: answer.head),
-                    body: answer.body,
-                    httpVersion: answer.version,
-                    connectionReused: answer.connectionReused
-                )
-            )
-        } catch {
-            return .failure(error)
-        }
     }
 
     private func answer(

@@ -27,7 +27,7 @@ package struct HTTPTransportConfiguration: Sendable {
     /// Path of a PEM file that replaces the system's trust store, or `nil` for the system's own.
     package var caFile: String?
 
-    /// Creates a configuration; the defaults suit a worker that talks to a handful of stores.
+    /// The defaults suit a worker that talks to a handful of stores.
     package init(
         maxConnectionsPerHost: Int = 64,
         maxTotalConnections: Int = 256,

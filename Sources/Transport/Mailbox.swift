@@ -61,10 +61,8 @@ final class Mailbox: Sendable {
     private let state = Mutex(State())
     private let capacity: Int
 
-    /// Creates an open mailbox with room for `capacity` unfinished requests.
-    init(capacity: Int) {
-        self.capacity = capacity
-    }
+    /// Open, with room for `capacity` unfinished requests.
+    init(capacity: Int) { self.capacity = capacity }
 
     // MARK: Callers
 
@@ -72,9 +70,7 @@ final class Mailbox: Sendable {
     func submit(_ submission: Submission) {
         let refusal: TransportError? = state.withLock { state in
             guard case .open = state.phase else { return TransportError(.closed, "the transport is shut down") }
-            guard state.admitted < capacity else {
-                return TransportError(.overloaded, "as many requests wait as may")
-            }
+            guard state.admitted < capacity else { return TransportError(.overloaded, "as many requests wait as may") }
             state.admitted += 1
             state.commands.append(.submit(submission))
             state.wake()
@@ -92,7 +88,6 @@ final class Mailbox: Sendable {
         }
     }
 
-    /// Requests taken on and not yet answered.
     var admitted: Int { state.withLock { $0.admitted } }
 
     /// Asks the thread to end and waits until it has let go of everything.
@@ -122,13 +117,9 @@ final class Mailbox: Sendable {
 
     // MARK: The thread
 
-    func attach(_ waker: Waker) {
-        state.withLock { $0.waker = waker }
-    }
+    func attach(_ waker: Waker) { state.withLock { $0.waker = waker } }
 
-    /// Swaps the commands posted since the last call into `batch`, which keeps both buffers in use.
-    ///
-    /// - Returns: `false` once the mailbox is closing.
+    /// Swaps the posted commands into `batch`, which keeps both buffers in use; `false` once the mailbox is closing.
     func take(into batch: inout [Command]) -> Bool {
         batch.removeAll(keepingCapacity: true)
         return state.withLock { state in
@@ -149,16 +140,11 @@ final class Mailbox: Sendable {
     }
 
     /// Gives back the room of requests that ended.
-    func release(_ count: Int) {
-        state.withLock { $0.admitted -= count }
-    }
+    func release(_ count: Int) { state.withLock { $0.admitted -= count } }
 
     /// Forgets the waker, which is not used afterwards: its descriptor may then be closed.
-    func detach() {
-        state.withLock { $0.waker = nil }
-    }
+    func detach() { state.withLock { $0.waker = nil } }
 
-    /// Ends the closing phase.
     func markClosed() {
         let waiters: [CheckedContinuation<Void, Never>] = state.withLock { state in
             guard case .closing(let waiters) = state.phase else { return [] }

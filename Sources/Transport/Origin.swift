@@ -14,9 +14,7 @@ struct Origin: Equatable {
         case http
     }
 
-    /// Parses a scheme and an authority; plain http is accepted for loopback hosts alone.
-    ///
-    /// - Throws: `TransportError` with `.invalidRequest`.
+    /// Throws `.invalidRequest`; plain http is accepted for loopback hosts alone.
     init(scheme: String?, authority: String?) throws(TransportError) {
         guard let scheme = scheme.flatMap({ Scheme(rawValue: $0.lowercased()) }) else {
             throw TransportError(.invalidRequest, "the scheme is neither https nor http")
@@ -40,9 +38,7 @@ struct Origin: Equatable {
         if host.hasPrefix("[") {
             var address = in6_addr()
             guard inet_pton(AF_INET6, String(host.dropFirst().dropLast()), &address) == 1 else { return false }
-            return withUnsafeBytes(of: &address) { bytes in
-                bytes.last == 1 && bytes.dropLast().allSatisfy { $0 == 0 }
-            }
+            return withUnsafeBytes(of: &address) { $0.last == 1 && $0.dropLast().allSatisfy { $0 == 0 } }
         }
         var address = in_addr()
         guard inet_pton(AF_INET, host, &address) == 1 else { return false }
@@ -73,19 +69,15 @@ struct Origin: Equatable {
     }
 
     private static func isNameByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"):
-            true
+        switch UnicodeScalar(byte) {
+        case "a"..."z", "A"..."Z", "0"..."9", "-", ".", "_": true
         default: false
         }
     }
 
     private static func isAddressByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "f"), UInt8(ascii: "A")...UInt8(ascii: "F"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: ":"), UInt8(ascii: "."):
-            true
+        switch UnicodeScalar(byte) {
+        case "a"..."f", "A"..."F", "0"..."9", ":", ".": true
         default: false
         }
     }

@@ -4,20 +4,13 @@ import CLibCurl
 ///
 /// One thread, kept-alive connections, bodies thrown away.
 package enum RawRequests {
-    /// Why a request had no answer.
     package struct Failure: Error, CustomStringConvertible {
         package var description: String
     }
 
-    /// Sends GET requests and waits for every answer.
+    /// Sends GET requests, `connections` at a time, and waits for every answer; throws `Failure` at the first that is no 200.
     ///
     /// Blocks: call it on a thread of its own.
-    ///
-    /// - Parameters:
-    ///   - urls: where to.
-    ///   - authorization: the header's value, the same for all.
-    ///   - connections: how many requests are under way at a time.
-    /// - Throws: `Failure` at the first answer that is not a 200.
     package static func get(_ urls: [String], authorization: String, connections: Int) throws {
         guard CurlLibrary.isReady, let multi = curl_multi_init() else {
             throw Failure(description: "libcurl could not be prepared")

@@ -8,9 +8,7 @@ struct RequestPlan: Sendable {
     var headerLines: [String]
     var body: [UInt8]?
 
-    /// Checks a request and spells it out.
-    ///
-    /// - Throws: `TransportError` with `.invalidRequest`, naming the part at fault but never its value.
+    /// Throws `.invalidRequest`, naming the part at fault but never its value.
     init(_ request: HTTPRequest, body: [UInt8]?) throws(TransportError) {
         let origin = try Origin(scheme: request.scheme, authority: request.authority)
         guard let path = request.path, Self.isSendable(path: path) else {
@@ -32,12 +30,7 @@ struct RequestPlan: Sendable {
     }
 
     /// Whether a repetition is harmless by the method's definition (RFC 9110, 9.2.2).
-    var isIdempotent: Bool {
-        switch method {
-        case "GET", "HEAD", "PUT", "DELETE", "OPTIONS": true
-        default: false
-        }
-    }
+    var isIdempotent: Bool { ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"].contains(method) }
 
     var isHead: Bool { method == "HEAD" }
 
@@ -72,8 +65,8 @@ struct RequestPlan: Sendable {
 
     /// Spells one header field for libcurl, which takes a trailing semicolon for an empty value.
     ///
-    /// - Throws: `TransportError` with `.invalidRequest` where the value holds a control character. swift-http-types
-    ///   replaces those today; the check stays because a line break here would let a value forge a field.
+    /// swift-http-types replaces control characters today; the check stays because a line break here would let a value
+    /// forge a field.
     static func headerLine(name: String, value: String) throws(TransportError) -> String {
         guard value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f || $0 == 0x09 }) else {
             throw TransportError(.invalidRequest, "a header value holds a control character")

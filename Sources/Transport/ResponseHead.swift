@@ -2,15 +2,10 @@ import HTTPTypes
 
 /// Reads the status line and header fields that libcurl delivered, once, on the caller's side.
 enum ResponseHead {
-    /// Turns one header block into a response.
+    /// Turns one header block, from status line to empty line, into a response; its reason phrase is empty over HTTP/2.
     ///
-    /// libcurl has checked the framing; lines that are no field are skipped, folded lines are joined by a space.
-    ///
-    /// - Parameters:
-    ///   - status: the status code, as libcurl read it.
-    ///   - block: the raw lines from status line to empty line.
-    /// - Returns: the response; its reason phrase is empty over HTTP/2.
-    /// - Throws: `TransportError` with `.protocol_` for a status outside 100 to 999.
+    /// libcurl has checked the framing; lines that are no field are skipped, folded lines are joined by a space. Throws
+    /// `.protocol_` for a status outside 100 to 999.
     static func parse(status: Int, block: [UInt8]) throws(TransportError) -> HTTPResponse {
         guard (100...999).contains(status) else {
             throw TransportError(.protocol_, "the status is not three digits", requestSent: true)

@@ -58,8 +58,6 @@ final class SocketEvents {
     var waker: Waker { Waker(alarm: alarm) }
 
     /// Lets libcurl do what its timeouts ask for, which is also how transfers begin.
-    ///
-    /// - Returns: libcurl's verdict.
     func fireTimeout() -> CURLMcode {
         guard let due = timeout, due <= .now else { return CURLM_OK }
         timeout = nil
@@ -70,10 +68,9 @@ final class SocketEvents {
         return code
     }
 
-    /// Sleeps until a socket is ready, the timeout is due, it is woken or the time is over; then lets libcurl work on what
-    /// is ready.
+    /// Sleeps until a socket is ready, the timeout is due, it is woken or the time is over; then lets libcurl do its work.
     ///
-    /// - Returns: libcurl's verdict; `nil` where the system can't wait, or not for every socket.
+    /// `nil`: the system can't wait, or not for every socket.
     func wait(upTo limit: Duration) -> CURLMcode? {
         guard !hasRefused else {
             hasRefused = false

@@ -45,8 +45,7 @@ final class Transfer {
         headerBytes += line.count
         headerLines += 1
         guard headerBytes <= maxHeaderBytes, headerLines <= Self.maxHeaderLines else {
-            refusal = TransportError(.tooLarge, "the response header exceeds its cap", requestSent: true)
-            return false
+            return refuse(.tooLarge, "the response header exceeds its cap")
         }
         switch headState {
         case .complete: return true
@@ -65,10 +64,10 @@ final class Transfer {
     /// Takes a piece of the body; `false` stops the transfer.
     func receive(body bytes: UnsafeRawBufferPointer) -> Bool {
         if body.isEmpty, let announced = handle?.announcedLength, announced > bytes.count {
-            guard announced <= submission.maxResponseBytes else { return refuseBody() }
+            guard announced <= submission.maxResponseBytes else { return refuse(.tooLarge, Self.bodyReason) }
             body.reserveCapacity(min(announced, Self.maxReservation))
         }
-        guard bytes.count <= submission.maxResponseBytes - body.count else { return refuseBody() }
+        guard bytes.count <= submission.maxResponseBytes - body.count else { return refuse(.tooLarge, Self.bodyReason) }
         body.append(contentsOf: bytes)
         return true
     }
@@ -83,8 +82,7 @@ final class Transfer {
     func mayBeSent() -> Bool {
         attempts += 1
         guard attempts > 1, !submission.plan.isIdempotent else { return true }
-        refusal = TransportError(.reset, "the peer closed the connection before answering", requestSent: true)
-        return false
+        return refuse(.reset, "the peer closed the connection before answering")
     }
 
     /// Whether the final header block arrived to its end.
@@ -98,8 +96,10 @@ final class Transfer {
         return head[space + 1] == UInt8(ascii: "1")
     }
 
-    private func refuseBody() -> Bool {
-        refusal = TransportError(.tooLarge, "the response body exceeds its cap", requestSent: true)
+    private static let bodyReason: StaticString = "the response body exceeds its cap"
+
+    private func refuse(_ code: TransportError.Code, _ reason: StaticString) -> Bool {
+        refusal = TransportError(code, reason, requestSent: true)
         return false
     }
 }

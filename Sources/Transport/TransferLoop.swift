@@ -21,9 +21,7 @@ final class TransferLoop {
     private var spareHandles: [EasyHandle] = []
     private var finished: [(CheckedContinuation<Submission.Outcome, Never>, Submission.Outcome)] = []
 
-    /// The moment before which no live transfer is due.
-    ///
-    /// It may lag behind: a wake-up too many now and then is cheaper than keeping the deadlines sorted.
+    /// No live transfer is due before; it may lag behind, because a needless wake-up is cheaper than sorted deadlines.
     private var earliestDeadline: ContinuousClock.Instant?
 
     init(mailbox: Mailbox, configuration: HTTPTransportConfiguration, logger: Logger) {
@@ -50,7 +48,7 @@ final class TransferLoop {
             for command in batch { accept(command) }
             endOverdue()
             fillPlaces()
-            begin()
+            report(events.fireTimeout())
             collectFinished()
             resumeFinished()
             workUntilNeeded()
@@ -101,11 +99,6 @@ final class TransferLoop {
             transfer.place = nil
             start(transfer)
         }
-    }
-
-    private func begin() {
-        let code = events.fireTimeout()
-        if code != CURLM_OK { report(code) }
     }
 
     private func collectFinished() {
@@ -223,6 +216,7 @@ final class TransferLoop {
     }
 
     private func report(_ code: CURLMcode) {
+        guard code != CURLM_OK else { return }
         logger.error("libcurl failed on its multi handle", metadata: ["error.code": "\(code.rawValue)"])
     }
 

@@ -5,14 +5,8 @@ import Glibc
 struct TransferSetup {
     private let connectTimeoutMs: Int
     private let userAgent: String
-    private let trust: Trust
-
-    private enum Trust {
-        /// One PEM file and nothing else.
-        case file(String)
-        /// Whatever libcurl was built with.
-        case builtIn
-    }
+    /// The PEM file that is trusted, and nothing else; nil: what libcurl was built with.
+    private let caFile: String?
 
     init(_ configuration: HTTPTransportConfiguration) {
         connectTimeoutMs = configuration.connectTimeout.milliseconds
@@ -20,25 +14,14 @@ struct TransferSetup {
         // libcurl keeps a parsed bundle between connections only where no directory is searched as well, and parsing
         // one takes tens of milliseconds of the only thread: prefer the bundle alone where there is one.
         // https://curl.se/libcurl/c/CURLOPT_CA_CACHE_TIMEOUT.html
-        if let file = configuration.caFile ?? Self.systemBundle() {
-            trust = .file(file)
-        } else {
-            trust = .builtIn
-        }
+        caFile = configuration.caFile ?? Self.systemBundle()
     }
 
-    /// Prepares a fresh or reset handle for one transfer.
+    /// Prepares a fresh or reset handle for one transfer, which must keep its list of header fields until the handle is
+    /// reset; `box` is the transfer again, for the callbacks.
     ///
-    /// - Parameters:
-    ///   - handle: a handle that no other transfer uses.
-    ///   - transfer: what to send; takes the list of header fields, which it must keep until the handle is reset.
-    ///   - box: the transfer again, as the callbacks will receive it.
-    /// - Throws: `CurlRefusal`, after which the handle may be reset and used again.
-    func apply(
-        to handle: EasyHandle,
-        _ transfer: Transfer,
-        box: UnsafeMutableRawPointer
-    ) throws(CurlRefusal) {
+    /// After a `CurlRefusal` the handle may be reset and used again.
+    func apply(to handle: EasyHandle, _ transfer: Transfer, box: UnsafeMutableRawPointer) throws(CurlRefusal) {
         let plan = transfer.submission.plan
         try route(handle, plan)
         try message(handle, transfer)
@@ -95,19 +78,16 @@ struct TransferSetup {
             try handle.set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
             try handle.set(CURLOPT_SSL_VERIFYPEER, 1)
             try handle.set(CURLOPT_SSL_VERIFYHOST, 2)
-            if case .file(let path) = trust {
-                try handle.set(CURLOPT_CAINFO, path)
+            if let caFile {
+                try handle.set(CURLOPT_CAINFO, caFile)
                 try handle.set(CURLOPT_CAPATH, nil)
             }
         }
     }
 
-    /// What is sent: method, header fields, body.
     private func message(_ handle: EasyHandle, _ transfer: Transfer) throws(CurlRefusal) {
         let plan = transfer.submission.plan
-        if let body = plan.body {
-            try handle.set(body: body)
-        }
+        if let body = plan.body { try handle.set(body: body) }
         if plan.isHead {
             try handle.set(CURLOPT_NOBODY, 1)
         } else if plan.method != (plan.body == nil ? "GET" : "POST") {

@@ -3,7 +3,7 @@
 /// An HTTP status of any kind is a response, never an error. Nothing here names the URL, a header value or a body, so
 /// values of this type may be logged as they are.
 package struct TransportError: Error, Sendable, Equatable {
-    /// The kinds of failure; the raw values serve as metric and log labels.
+    /// The raw values serve as metric and log labels.
     package enum Code: String, Sendable, CaseIterable {
         /// No TCP connection: refused, unreachable, or out of descriptors.
         case connect
@@ -31,14 +31,11 @@ package struct TransportError: Error, Sendable, Equatable {
         case protocol_ = "protocol"
     }
 
-    /// The kind of failure, for decisions.
     package var code: Code
 
     /// A short fixed text, safe for logs.
     package var reason: String
 
-    /// Whether the request may have left this process.
-    ///
     /// `false` proves that the peer never saw the request; `true` proves nothing.
     package var requestSent: Bool
 
@@ -55,7 +52,7 @@ package struct TransportError: Error, Sendable, Equatable {
 }
 
 extension TransportError: CustomStringConvertible {
-    /// The code, its reason and libcurl's number, such as `reset: the peer closed the connection early (curl 56)`.
+    /// Such as `reset: the peer closed the connection early (curl 56)`.
     package var description: String {
         guard let curlCode else { return "\(code.rawValue): \(reason)" }
         return "\(code.rawValue): \(reason) (curl \(curlCode))"

@@ -22,16 +22,9 @@ final class TransportMetrics: Sendable {
     private let factory: any MetricsFactory
     private let instruments = Mutex<[Key: Instruments]>([:])
 
-    init(factory: any MetricsFactory) {
-        self.factory = factory
-    }
+    init(factory: any MetricsFactory) { self.factory = factory }
 
-    /// Records the end of one request.
-    ///
-    /// - Parameters:
-    ///   - target: the caller's label, from a small fixed set; `other` where it gave none.
-    ///   - outcome: the status class of a response, such as `2xx`, or an error's code.
-    ///   - elapsed: time from the call of `send`.
+    /// Records the end of one request: `outcome` is the status class of a response, such as `2xx`, or an error's code.
     func record(target: String?, outcome: String, elapsed: Duration) {
         let key = Key(target: target ?? "other", outcome: outcome)
         // Making an instrument takes the backend's lock and allocates, so each is made once.
@@ -50,15 +43,10 @@ final class TransportMetrics: Sendable {
         found.duration.recordNanoseconds(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
     }
 
+    private static let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"]
+
     /// The status class as a label, without building a string.
     static func outcome(status: Int) -> String {
-        switch status {
-        case 100..<200: "1xx"
-        case 200..<300: "2xx"
-        case 300..<400: "3xx"
-        case 400..<500: "4xx"
-        case 500..<600: "5xx"
-        default: "other"
-        }
+        (100..<600).contains(status) ? classes[status / 100 - 1] : "other"
     }
 }

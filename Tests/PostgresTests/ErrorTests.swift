@@ -76,7 +76,7 @@ import Testing
             let error = try await failure {
                 try await connection.execute(script: "CREATE TABLE a (); CREATE TABLE b (); SELECT missing()")
             }
-            #expect(error.sqlState == SQLState.undefinedFunction)
+            #expect(error.sqlState == "42883")
             #expect(error.position == 46)
             #expect(
                 try await connection.query("SELECT to_regclass('a')::text").first?.decode(String?.self) == .some(nil)

@@ -62,7 +62,8 @@ import Testing
         let warned = Warnings()
         logger.handler = warned
         let server = AdminServer(
-            address: .init(host: "127.0.0.1", port: port),
+            host: "127.0.0.1",
+            port: port,
             isVital: false,
             content: content(),
             logger: logger

@@ -11,10 +11,7 @@ struct AdminHosts: Sendable {
 
     init(names: [String]) { self.names = Set((names + ["localhost"]).map { $0.lowercased() }) }
 
-    /// Whether requests to a host are answered.
-    ///
-    /// - Parameter authority: a name or an address, with or without a port.
-    /// - Returns: whether they are.
+    /// Whether requests to a name or an address, with or without a port, are answered.
     func contains(_ authority: String) -> Bool {
         var host = Substring(authority.lowercased())
         if host.hasPrefix("[") {
@@ -50,19 +47,14 @@ struct AdminHostCheck: RouterMiddleware {
         context: AdminContext,
         next: @concurrent (Request, AdminContext) async throws -> Response
     ) async throws -> Response {
-        guard let authority = request.head.authority, hosts.contains(authority) else {
+        var response: Response
+        if let authority = request.head.authority, hosts.contains(authority) {
+            response = try await next(request, context)
+        } else {
             security.refused("admin", "unknown_host", logger)
-            var response = Response(
-                status: .misdirectedRequest,
-                headers: [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"],
-                body: .init(
-                    byteBuffer: .init(string: "This host is not known here. A proxy's name belongs into ADMIN_NAMES.\n")
-                )
-            )
-            response.headers.refuseRendering()
-            return response
+            let reason = "This host is not known here. A proxy's name belongs into ADMIN_NAMES.\n"
+            response = .plainText(reason, .misdirectedRequest)
         }
-        var response = try await next(request, context)
         // Pages of the console have a policy of their own.
         if response.headers[.xContentTypeOptions] == nil { response.headers.refuseRendering() }
         return response

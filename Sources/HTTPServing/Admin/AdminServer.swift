@@ -1,5 +1,3 @@
-import Hummingbird
-import HummingbirdCore
 package import Logging
 import NIOCore
 import ServiceLifecycle
@@ -8,106 +6,69 @@ import ServiceLifecycle
 ///
 /// Listens on an address of its own, so that none of it is reachable from where the application's users come from.
 package struct AdminServer: Service {
-    /// Where to listen; port 0 lets the system choose.
-    package struct Address: Sendable, Hashable {
-        package var host: String
-        package var port: Int
-
-        package init(host: String, port: Int) {
-            self.host = host
-            self.port = port
-        }
-    }
-
     /// Connections at once; more wait until one ends.
     package static let mostConnections = 256
     /// Of one address at once: its console pages follow changes by a connection each.
     private static let mostPerAddress = 64
 
     private let what: String
-    private let address: Address
+    private let host: String
+    private let port: Int
     private let hosts: AdminHosts
     private let security = SecurityLog()
     private let proxies: TrustedProxies
     private let isVital: Bool
     private let content: AdminContent
-    private let onListening: @Sendable (Int) async -> Void
     private let logger: Logger
 
     /// Creates a server that is not listening yet.
     ///
-    /// - Parameters:
-    ///   - what: is served, for log and errors.
-    ///   - address: where to listen.
-    ///   - names: hosts beside the address's own under which it is reached, as a proxy passes them on.
-    ///   - proxies: their connections have no limit by address.
-    ///   - isVital: whether the process is of no use without it; else a taken port is a warning.
-    ///   - content: what is served.
-    ///   - onListening: called once, with the port, when connections are accepted.
-    ///   - logger: hears when it listens, and why it could not.
+    /// `what` names the content in log and errors. Port 0 lets the system choose. `names` are hosts beside the address's
+    /// own under which it is reached, as a proxy passes them on. Connections of `proxies` have no limit by address. Where
+    /// the server is not vital to the process, a taken port is a warning.
     package init(
         what: String = "metrics",
-        address: Address,
+        host: String,
+        port: Int,
         names: [String] = [],
         proxies: TrustedProxies = .init(),
         isVital: Bool,
         content: AdminContent,
-        onListening: @escaping @Sendable (Int) async -> Void = { _ in },
         logger: Logger
     ) {
         self.what = what
-        self.address = address
-        hosts = AdminHosts(names: names + [address.host])
+        self.host = host
+        self.port = port
+        hosts = AdminHosts(names: names + [host])
         self.proxies = proxies
         self.isVital = isVital
         self.content = content
-        self.onListening = onListening
         self.logger = logger
     }
 
-    /// Serves until a graceful shutdown, or until the task is cancelled.
-    ///
-    /// - Throws: why the address could not be had, where the server is vital.
+    /// Serves until a graceful shutdown, or until the task is cancelled; throws `ListenFailure` where the server is vital.
     package func run() async throws {
         do {
-            try await application().run()
+            try await bounds.serve(
+                content.router(hosts, security, logger),
+                as: what,
+                host: host,
+                port: port,
+                backlog: 64,
+                connections: Self.mostConnections
+            )
         } catch is CancellationError {
             return
         } catch let error where !isVital {
-            let failure = ListenFailure(error, what, host: address.host, port: address.port)
             logger.warning(
                 "\(what) can't be served: the address can't be listened on",
                 metadata: [
-                    "listen.host": "\(address.host)", "listen.port": "\(address.port)",
-                    "error.code": "\(failure?.code ?? "\(type(of: error))")",
+                    "listen.host": "\(host)", "listen.port": "\(port)",
+                    "error.code": "\((error as? ListenFailure)?.code ?? "\(type(of: error))")",
                 ]
             )
             try? await gracefulShutdown()
-        } catch {
-            throw ListenFailure(error, what, host: address.host, port: address.port) ?? error
         }
-    }
-
-    private func application() -> some ApplicationProtocol {
-        // The framework tells of every start and stop, and calls connections that end with the process errors.
-        var quiet = logger
-        quiet.logLevel = .critical
-        return Application(
-            router: content.router(hosts, security, logger),
-            server: HTTPServerBuilder { [bounds] in bounds.channel($0) },
-            configuration: .init(
-                address: .hostname(address.host, port: address.port),
-                serverName: nil,
-                backlog: 64,
-                availableConnectionsDelegate: .maximum(Self.mostConnections, logger: quiet)
-            ),
-            onServerRunning: { channel in
-                let port = channel.localAddress?.port ?? address.port
-                logger.info("serving \(what)", metadata: ["listen.port": "\(port)"])
-                await onListening(port)
-            },
-            logger: quiet
-        )
     }
 
     private var bounds: ConnectionBounds {

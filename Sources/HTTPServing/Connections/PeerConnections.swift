@@ -12,9 +12,7 @@ package struct PeerConnections: Sendable {
         self.proxies = proxies
     }
 
-    /// Counts a connection.
-    ///
-    /// - Returns: whether it may stay.
+    /// Counts a connection; `false`: it may not stay.
     func enter(_ peer: SocketAddress?) -> Bool {
         proxies.contains(peer) || counts.take(proxies.client(peer, forwarded: nil))
     }

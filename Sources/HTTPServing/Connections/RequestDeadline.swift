@@ -2,8 +2,7 @@ import HTTPTypes
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes connections that take too long to send a request or send it in crumbs, and those whose request is too large to be
-/// read to its end.
+/// Closes connections whose request takes too long, comes in chunks of few bytes, or is too large to be read to its end.
 final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
@@ -18,9 +17,7 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Chunks of a body that may be as small as they like.
     private static let freeChunks = 100
-    /// How many bytes a chunk has to have on average after them.
-    ///
-    /// To take a chunk costs as much as to take a thousand bytes.
+    /// The bytes of an average chunk after them: to take a chunk costs as much as to take a thousand bytes.
     private static let leastChunk = 16
 
     /// How long a request may take to its last byte, and the next one to begin.

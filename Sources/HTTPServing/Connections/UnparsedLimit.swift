@@ -1,7 +1,6 @@
 import NIOCore
 
-/// Closes connections whose bytes come to nothing: extensions of chunks may be as long as a client likes, and no part of a request ever
-/// comes of them.
+/// Closes connections whose bytes make no part of a request: a client may send extensions of chunks without end.
 ///
 /// Stands before the decoder; ``RequestDeadline``, behind it, says when a part has come.
 final class UnparsedLimit: ChannelInboundHandler, RemovableChannelHandler {
@@ -16,7 +15,7 @@ final class UnparsedLimit: ChannelInboundHandler, RemovableChannelHandler {
 
     init(onClose: @escaping @Sendable () -> Void) { self.onClose = onClose }
 
-    /// A part of a request has come of what was read.
+    /// A part of a request was made of what was read.
     func advance() { bytes = 0 }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {

@@ -1,6 +1,4 @@
-package import HTTPServing
-import Hummingbird
-import HummingbirdCore
+import HTTPServing
 package import Logging
 import NIOCore
 import ServiceLifecycle
@@ -31,21 +29,14 @@ package struct APIServer: Service {
     private let router: APIRouter
     private let statusHub: StatusHub
     private let security: SecurityLog
-    private let onListening: @Sendable (Int) async -> Void
     private let logger: Logger
 
-    /// Creates a server that is not listening yet; `onListening` is given the port when connections are accepted.
-    package init(
-        settings: APISettings,
-        endpoints: APIEndpoints,
-        onListening: @escaping @Sendable (Int) async -> Void = { _ in },
-        logger: Logger
-    ) {
+    /// Creates a server that is not listening yet.
+    package init(settings: APISettings, endpoints: APIEndpoints, logger: Logger) {
         self.settings = settings
         router = endpoints.router(inFlight: settings.maxPerAddress, proxies: settings.proxies)
         statusHub = endpoints.services.statusHub
         security = endpoints.security
-        self.onListening = onListening
         self.logger = logger
     }
 
@@ -55,13 +46,17 @@ package struct APIServer: Service {
     ///
     /// - Throws: why the address could not be had.
     package func run() async throws {
-        let application = application()
         try await withGracefulShutdownHandler {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
-                    do { try await application.run() } catch {
-                        throw ListenFailure(error, "the API", host: settings.host, port: settings.port) ?? error
-                    }
+                    try await bounds.serve(
+                        router.router(),
+                        as: "the API",
+                        host: settings.host,
+                        port: settings.port,
+                        backlog: 1024,
+                        connections: settings.maxConnections
+                    )
                 }
                 group.addTask {
                     // A client that still sends by then has had its time.
@@ -78,28 +73,6 @@ package struct APIServer: Service {
 
     /// How long requests in progress may go on after a shutdown was asked for.
     private static let drain = Duration.seconds(2)
-
-    private func application() -> some ApplicationProtocol {
-        // The framework calls connections that end with the process errors; what matters is logged by us.
-        var quiet = logger
-        quiet.logLevel = .critical
-        return Application(
-            responder: router.router().buildResponder(),
-            server: HTTPServerBuilder { [bounds] in bounds.channel($0) },
-            configuration: .init(
-                address: .hostname(settings.host, port: settings.port),
-                serverName: nil,
-                backlog: 1024,
-                availableConnectionsDelegate: .maximum(settings.maxConnections, logger: quiet)
-            ),
-            onServerRunning: { channel in
-                let port = channel.localAddress?.port ?? settings.port
-                logger.info("serving the API", metadata: ["listen.port": "\(port)"])
-                await onListening(port)
-            },
-            logger: quiet
-        )
-    }
 
     private var bounds: ConnectionBounds {
         ConnectionBounds(

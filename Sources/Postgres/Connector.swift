@@ -1,13 +1,12 @@
 import CLibPQ
 
-extension PostgresConnection {
-    /// Connects to the first server of the configuration that will have us.
-    ///
-    /// Hosts are tried in order, each with its share of the time that is left, so that a dead one does not eat it all.
-    ///
+/// Connects to the first server of a configuration that accepts a session.
+///
+/// Hosts are tried in order, each with its share of the time that is left, so that a dead one does not use up all of it.
+enum Connector {
     /// - Throws: `PostgresError` with `.connectionFailed` (the last attempt's reason), `.configuration` or
     ///   `.cancelled`.
-    package func open() async throws(PostgresError) {
+    static func connect(_ configuration: PostgresConfiguration) async throws(PostgresError) -> ConnectionHandle {
         let parameters = try ConnectParameters(configuration)
         let limit = parameters.effective("connect_timeout").flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }
         let deadline = ContinuousClock.now + (limit.map { Duration.seconds($0) } ?? configuration.connectTimeout)
@@ -18,10 +17,8 @@ extension PostgresConnection {
         var failure: PostgresError?
         for (round, attributes) in rounds.enumerated() {
             let wanted = attributes.map { parameters.replacing(["target_session_attrs": $0]) } ?? parameters
-            let roundEnd = Self.share(of: deadline, among: rounds.count - round)
             do throws(PostgresError) {
-                adopt(try await Self.connect(wanted, until: roundEnd))
-                return
+                return try await connect(wanted, until: share(of: deadline, among: rounds.count - round))
             } catch {
                 guard error.code == .connectionFailed else { throw error }
                 failure = error
@@ -40,17 +37,13 @@ extension PostgresConnection {
         var failure = PostgresError(.connectionFailed, message: "no server was reached")
         for (index, server) in servers.enumerated() {
             let serverEnd = share(of: deadline, among: servers.count - index)
-            guard let addresses = try await look(up: server, until: serverEnd) else {
-                failure = PostgresError(
-                    .connectionFailed,
-                    message: "the host name \(server.printableHost ?? "") was not looked up in time"
-                )
-                continue
-            }
+            let found = try await addresses(of: server, until: serverEnd)
+            let addresses = found ?? []
             if addresses.isEmpty {
+                let host = "the host name \(server.printableHost ?? "")"
                 failure = PostgresError(
                     .connectionFailed,
-                    message: "the host name \(server.printableHost ?? "") is unknown"
+                    message: found == nil ? "\(host) was not resolved in time" : "\(host) is unknown"
                 )
             }
             for (index, address) in addresses.enumerated() {
@@ -61,10 +54,8 @@ extension PostgresConnection {
                     return try await attempt(single.values, until: share(of: serverEnd, among: addresses.count - index))
                 } catch {
                     // A server that answered and refuses is the answer, as in libpq; one that is just starting is not.
-                    guard error.code == .connectionFailed, [nil, SQLState.cannotConnectNow].contains(error.sqlState)
-                    else {
-                        throw error
-                    }
+                    let isRefusal = error.sqlState.map { $0 != SQLState.cannotConnectNow } ?? false
+                    guard error.code == .connectionFailed, !isRefusal else { throw error }
                     failure = error
                 }
             }
@@ -73,8 +64,8 @@ extension PostgresConnection {
     }
 
     /// The addresses of a host; none where it is unknown, nil where that is not known in time.
-    private static func look(
-        up server: ServerAddress,
+    private static func addresses(
+        of server: ServerAddress,
         until deadline: ContinuousClock.Instant
     ) async throws(PostgresError) -> [ServerAddress]? {
         guard server.needsLookup else { return [server] }
@@ -104,20 +95,18 @@ extension PostgresConnection {
             case .timedOut: throw PostgresError(.connectionFailed, message: "the server did not answer in time")
             case .closed: throw PostgresError(.connectionFailed, message: "the socket cannot be watched")
             }
-            if polling == PGRES_POLLING_FAILED { throw refusal(raw) }
+            if polling == PGRES_POLLING_FAILED { throw PostgresError(connecting: raw) }
         }
         PQsetErrorVerbosity(raw, PQERRORS_DEFAULT)
         guard PQsetnonblocking(raw, 1) == 0 else { throw PostgresError(lost: raw) }
         return handle
     }
 
-    private static func refusal(_ raw: OpaquePointer) -> PostgresError { PostgresError(connecting: raw) }
-
-    /// libpq may have refused a setting without asking any server, and has nothing but words to tell the two apart.
+    /// libpq may have refused a setting without asking any server; only its words tell the two apart.
     ///
     /// They are English wherever the program runs, because it never takes a locale from its environment.
     private static func refusalAtOnce(_ raw: OpaquePointer) -> PostgresError {
-        var error = refusal(raw)
+        var error = PostgresError(connecting: raw)
         if error.message.hasPrefix("invalid "), error.message.contains(" value: ") { error.code = .configuration }
         return error
     }
