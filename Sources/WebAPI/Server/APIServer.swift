@@ -1,4 +1,4 @@
-import HTTPServing
+package import HTTPServing
 package import Logging
 import NIOCore
 import ServiceLifecycle
