@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything, runs every test, checks the format, the alerts, the manifests and the software bill of materials.
+# Builds everything, runs every test, checks the format, the words, the alerts, the manifests and the bill of materials.
 # The tests start a PostgreSQL of their own.
 #
 #   deploy/test.sh [--full] [swift test arguments]
@@ -121,6 +121,7 @@ if step build swift build --build-tests --explicit-target-dependency-import-chec
 fi
 step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules deploy/alerts_test.yml' || true
 step metrics python3 deploy/check_metrics.py || true
+step words python3 deploy/check_words.py || true
 step kubernetes python3 deploy/check_kubernetes.py || true
 if [[ -n $built ]]; then
     binary=$(swift build --show-bin-path "${build_arguments[@]}")/entitlement-sync

@@ -72,7 +72,11 @@ package struct WorkerComposition {
             audience: watch,
             logger: runtime.logger
         )
-        gauges = WorkerGauges(queue: JobQueue(pool: pool), invariants: InvariantMonitor(pool: pool), limiters: stores.limiters)
+        gauges = WorkerGauges(
+            queue: JobQueue(pool: pool),
+            invariants: InvariantMonitor(pool: pool),
+            limiters: stores.limiters
+        )
     }
 }
 

@@ -11,24 +11,26 @@ package struct RunGauges: Sendable {
     private let shown = Shown()
     private let turn = Throttle(every: .seconds(10))
 
-    /// Series that come and go with what they are about, by their metric.
+    /// Series that come and go with what they are about.
     private final class Shown: Sendable {
-        private let metrics = Mutex<[String: [String: Gauge]]>([:])
+        enum Family: Hashable { case left, end, late, alarm }
 
-        /// Shows a metric's series with these values of a dimension, and no others.
-        func replace(_ label: String, by dimension: String, with values: [String: Double]) {
-            metrics.withLock { metrics in
-                var gauges = metrics[label] ?? [:]
+        private let families = Mutex<[Family: [String: Gauge]]>([:])
+
+        /// Shows the series of these names, and no others of their family.
+        func replace(_ family: Family, with values: [String: Double], _ gauge: (String) -> Gauge) {
+            families.withLock { families in
+                var gauges = families[family] ?? [:]
                 for (name, gauge) in gauges where values[name] == nil {
                     gauge.destroy()
                     gauges[name] = nil
                 }
-                for (name, value) in values {
-                    let gauge = gauges[name] ?? Gauge(label: label, dimensions: [(dimension, name)])
-                    gauge.record(value)
-                    gauges[name] = gauge
+                for (name, figure) in values {
+                    let shown = gauges[name] ?? gauge(name)
+                    shown.record(figure)
+                    gauges[name] = shown
                 }
-                metrics[label] = gauges
+                families[family] = gauges
             }
         }
     }
@@ -50,11 +52,19 @@ package struct RunGauges: Sendable {
                     .record(figures.runs[state] ?? 0)
             }
             let left = figures.open.compactMap { run in run.left.map { ("\(run.id)", Double($0)) } }
-            shown.replace("entitlement_sync_run_left_users", by: "run", with: Dictionary(left) { $1 })
+            shown.replace(.left, with: Dictionary(left) { $1 }) {
+                Gauge(label: "entitlement_sync_run_left_users", dimensions: [("run", $0)])
+            }
             let ends = figures.open.compactMap { run in run.seconds.map { ("\(run.id)", $0) } }
-            shown.replace("entitlement_sync_run_end_seconds", by: "run", with: Dictionary(ends) { $1 })
-            shown.replace("entitlement_sync_schedule_late_seconds", by: "schedule", with: figures.lateSeconds)
-            shown.replace("entitlement_sync_alarm", by: "name", with: figures.alarms)
+            shown.replace(.end, with: Dictionary(ends) { $1 }) {
+                Gauge(label: "entitlement_sync_run_end_seconds", dimensions: [("run", $0)])
+            }
+            shown.replace(.late, with: figures.lateSeconds) {
+                Gauge(label: "entitlement_sync_schedule_late_seconds", dimensions: [("schedule", $0)])
+            }
+            shown.replace(.alarm, with: figures.alarms) {
+                Gauge(label: "entitlement_sync_alarm", dimensions: [("name", $0)])
+            }
         }
         if let day = try? await invariants.drift()?.checksNextDay, let ratio = forecast.dayRatio(checks: day) {
             Gauge(label: "entitlement_sync_sweep_day_ratio").record(ratio)
