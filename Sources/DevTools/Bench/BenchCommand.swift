@@ -20,7 +20,7 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(help: "Jobs in each measurement.")
     var jobs = 20_000
 
-    @Option(help: "Seconds that each measurement of the HTTP API is kept up.")
+    @Option(help: "Seconds that each load of restores and events is kept up.")
     var seconds = 60
 
     @Option(help: "Users of the runs over all users.")
@@ -147,7 +147,7 @@ struct BenchCommand: AsyncParsableCommand {
             measurements += try await work.size()
             if full { measurements += try await growth(runtime) }
         }
-        if only.contains(.people) { measurements += try await work.people() }
+        if only.contains(.people) { measurements += try await work.people(seconds: seconds) }
         if only.contains(.http) {
             measurements += try await BenchHTTP(database: database, runtime: runtime, seconds: seconds).measure()
         }

@@ -38,7 +38,7 @@ struct BenchDatabase: Sendable {
                 VALUES ('revenuecat', 'premium', 'premium', true)
                 """
             )
-            try await pool.withConnection { try await $0.execute(script: PlainSQL.procedure) }
+            try await pool.withConnection { try await $0.execute(script: PlainSQL.procedures) }
         } catch {
             await drop()
             throw error
@@ -226,6 +226,12 @@ struct BenchDatabase: Sendable {
     /// - Returns: jobs a second.
     func drainInPlainSQL(_ jobs: Int) async throws -> Double {
         try await PlainSQL(configuration: configuration).run(jobs: jobs)
+    }
+
+    /// Restores the users of a prefix one by one in plain SQL; see `PlainSQL.restores`.
+    func plainRestores(_ prefix: String, perSecond: Int, seconds: Int, storeMs: Int) async throws -> [Double] {
+        try await PlainSQL(configuration: configuration)
+            .restores(of: prefix, perSecond: perSecond, seconds: seconds, storeMs: storeMs)
     }
 
     /// Queues a restore again for the next users of a prefix, those behind the key `after`.

@@ -26,6 +26,14 @@ struct BenchMeasurement: Encodable {
     }
 }
 
+extension BenchMeasurement {
+    /// A figure that is to stay within a multiple of its limit.
+    init(_ name: String, _ value: Double, _ unit: String, limit: Double, atMost target: Double) {
+        self.init(name, value, unit, limit: limit, target: target)
+        holds = value <= limit * target
+    }
+}
+
 extension Duration {
     var milliseconds: Double { self / .milliseconds(1) }
 }

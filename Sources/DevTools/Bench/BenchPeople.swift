@@ -94,12 +94,12 @@ struct BenchPeople {
         let start = clock.now
         try await withThrowingTaskGroup(of: Void.self) { group in
             for (index, user) in users.enumerated() {
-                try await clock.sleep(until: start + .seconds(1) * index / perSecond, tolerance: .zero)
+                let due = start + .seconds(1) * index / perSecond
+                try await clock.sleep(until: due, tolerance: .zero)
                 group.addTask {
-                    let asked = clock.now
                     let id = try await Requests(pool: pool).restore(user, proofs: "[]", clientError: nil)
                     watches.note(.accepted, of: id)
-                    watches.note(.asked, of: id, at: asked)
+                    watches.note(.asked, of: id, at: due)
                 }
             }
             try await group.waitForAll()

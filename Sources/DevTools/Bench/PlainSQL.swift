@@ -1,7 +1,7 @@
 import Foundation
 import Postgres
 
-/// The same write set as the worker's, in plain SQL: `pgbench` calls a procedure that does 500 jobs, on one connection.
+/// The same write set as the worker's, in plain SQL by `pgbench`: 500 jobs at a time on one connection, or one by one.
 struct PlainSQL {
     /// Jobs in one transaction.
     private static let batch = 500
@@ -23,22 +23,64 @@ struct PlainSQL {
     ///
     /// - Returns: jobs a second.
     func run(jobs: Int) async throws -> Double {
+        let rounds = (jobs + Self.batch - 1) / Self.batch
+        let text = try await pgbench("CALL bench_batch(\(Self.batch));\n", ["-c", "1", "-j", "1", "-t", "\(rounds)"])
+        let line = text.split(separator: "\n").first { $0.hasPrefix("tps = ") }
+        guard let rate = line?.split(separator: " ").dropFirst(2).first.flatMap({ Double($0) }) else {
+            throw Failure(description: "pgbench said no rate")
+        }
+        return rate * Double(jobs) / Double(rounds)
+    }
+
+    /// Restores one by one at a rate, as if the worker were SQL: the request's transaction, the claim's, the store's time
+    /// and the apply's.
+    ///
+    /// Each user has one; their ids are the prefix and a number from 1.
+    ///
+    /// - Returns: how long each took from the moment for which it was planned, in milliseconds.
+    /// - Throws: `Failure`.
+    func restores(of prefix: String, perSecond: Int, seconds: Int, storeMs: Int) async throws -> [Double] {
+        let script = """
+            SELECT entitlement_sync.request_restore('\(prefix)' || nextval('bench_restore'));
+            SELECT (bench_claim(1))[1] AS key \\gset
+            \\sleep \(storeMs) ms
+            SELECT bench_apply(ARRAY[:key]::bigint[]);
+
+            """
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("bench-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: false)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let log = folder.appendingPathComponent("log").path
+        _ = try await pgbench(
+            script,
+            ["-c", "80", "-j", "2", "-R", "\(perSecond)", "-T", "\(seconds)", "-l", "--log-prefix", log]
+        )
+        let files = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        return try files.flatMap { file in
+            try String(contentsOf: file, encoding: .utf8).split(separator: "\n").compactMap { line in
+                // The third field: microseconds since the planned start.
+                line.split(separator: " ").dropFirst(2).first.flatMap { Double($0) }.map { $0 / 1000 }
+            }
+        }
+    }
+
+    /// - Returns: what `pgbench` printed.
+    private func pgbench(_ text: String, _ arguments: [String]) async throws -> String {
         guard let program = Self.program else {
             throw Failure(description: "pgbench was not found; install PostgreSQL's server or contrib package")
         }
         let script = FileManager.default.temporaryDirectory.appendingPathComponent("bench-\(UUID().uuidString).sql")
-        try Data("CALL bench_batch(\(Self.batch));\n".utf8).write(to: script)
+        try Data(text.utf8).write(to: script)
         defer { try? FileManager.default.removeItem(at: script) }
         let process = Process()
         process.executableURL = URL(fileURLWithPath: program)
-        let rounds = (jobs + Self.batch - 1) / Self.batch
-        process.arguments = ["-n", "-c", "1", "-j", "1", "-t", "\(rounds)", "-f", script.path]
+        process.arguments = ["-n", "-f", script.path] + arguments
         // In the environment and not among the arguments, which everybody on the machine can read.
         process.environment = ProcessInfo.processInfo.environment.merging(try configuration.libpqEnvironment()) { $1 }
         let output = Pipe()
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
-        let text = try await awayFromPool {
+        let printed = try await awayFromPool {
             Result {
                 try process.run()
                 let data = output.fileHandleForReading.readDataToEndOfFile()
@@ -46,25 +88,30 @@ struct PlainSQL {
                 return String(decoding: data, as: UTF8.self)
             }
         }.get()
-        let line = text.split(separator: "\n").first { $0.hasPrefix("tps = ") }
-        guard process.terminationStatus == 0,
-            let rate = line?.split(separator: " ").dropFirst(2).first.flatMap({ Double($0) })
-        else { throw Failure(description: "pgbench ended with status \(process.terminationStatus)") }
-        return rate * Double(jobs) / Double(rounds)
+        guard process.terminationStatus == 0 else {
+            throw Failure(description: "pgbench ended with status \(process.terminationStatus)")
+        }
+        return printed
     }
 
-    /// Does the write set of so many queued restores.
-    static let procedure = """
-        CREATE PROCEDURE bench_batch(batch integer) LANGUAGE plpgsql AS $$
+    /// Claims queued restores, and does their write set.
+    static let procedures = """
+        CREATE SEQUENCE bench_restore;
+        CREATE FUNCTION bench_claim(batch integer) RETURNS bigint[] LANGUAGE plpgsql AS $$
         DECLARE
             keys bigint[];
-            ids  text[];
-            top  bigint := 1000000000;
         BEGIN
             keys := ARRAY(SELECT q.user_key FROM entitlement_sync.queue AS q WHERE q.owner IS NULL AND q.lane = 0
                            ORDER BY q.lane, q.due LIMIT batch FOR UPDATE SKIP LOCKED);
             UPDATE entitlement_sync.queue AS q SET owner = 0, active = 0 WHERE q.user_key = ANY (keys);
-            COMMIT;
+            RETURN keys;
+        END
+        $$;
+        CREATE FUNCTION bench_apply(keys bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+        DECLARE
+            ids  text[];
+            top  bigint := 1000000000;
+        BEGIN
             ids := ARRAY(SELECT s.user_id FROM entitlement_sync.user_sync AS s WHERE s.user_key = ANY (keys));
             UPDATE users AS u SET type = 'subscriber', updated_at = now() WHERE u.id = ANY (ids);
             UPDATE assets AS a SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'), frozen_at = NULL
@@ -98,6 +145,15 @@ struct PlainSQL {
                           RETURNING q.user_key, q.restore_id)
             INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state, outcome, message_key)
             SELECT g.restore_id, g.user_key, clock_timestamp(), 0, 0, 'done', 'restored', 'restored' FROM gone AS g;
+        END
+        $$;
+        CREATE PROCEDURE bench_batch(batch integer) LANGUAGE plpgsql AS $$
+        DECLARE
+            keys bigint[];
+        BEGIN
+            keys := bench_claim(batch);
+            COMMIT;
+            PERFORM bench_apply(keys);
             COMMIT;
         END
         $$;
