@@ -10,7 +10,7 @@ package struct PostgresError: Error, Sendable {
         case connectionFailed
         /// The connection broke. What a transaction did is undone; for a statement on its own see `isOutcomeUnknown`.
         case connectionLost
-        /// The connection broke while COMMIT was under way: the transaction may have happened or not; only its rows show which.
+        /// The connection broke while COMMIT was under way; only the rows show whether the transaction happened.
         case commitUnknown
         /// No connection became free in time, or too many tasks were waiting for one.
         case poolExhausted

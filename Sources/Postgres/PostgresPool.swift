@@ -47,9 +47,7 @@ package final class PostgresPool: Sendable {
 
     // MARK: Use
 
-    /// Runs one statement on any connection; see `PostgresConnection.query`.
-    ///
-    /// Throws also `.poolExhausted`, `.connectionFailed` and `.closed`.
+    /// `PostgresConnection.query` on any connection; throws also `.poolExhausted`, `.connectionFailed` and `.closed`.
     @discardableResult
     package func query(_ query: PostgresQuery) async throws(PostgresError) -> PostgresRows {
         try await leased { connection throws(PostgresError) in try await connection.query(query) }.get()

@@ -5,8 +5,8 @@ import Synchronization
 
 /// Runs every transfer on the one thread that owns the multi handle.
 ///
-/// Not Sendable, and made on that thread. A turn: take the commands, end what is overdue, fill free places, let libcurl begin,
-/// collect what finished, resume the callers, sleep until something happens and let libcurl work on it.
+/// Not Sendable, and made on that thread. A turn: take the commands, end what is overdue, fill free places, let libcurl
+/// begin, collect what finished, resume the callers, sleep until something happens and let libcurl work on it.
 final class TransferLoop {
     private let multi: UnsafeMutableRawPointer
     private let events: SocketEvents
