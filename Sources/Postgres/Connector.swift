@@ -73,7 +73,6 @@ enum Connector {
         return nil
     }
 
-    /// One attempt on one address.
     private static func attempt(
         _ values: [String: String],
         until deadline: ContinuousClock.Instant

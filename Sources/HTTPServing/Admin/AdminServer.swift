@@ -48,6 +48,13 @@ package struct AdminServer: Service {
 
     /// Serves until a graceful shutdown, or until the task is cancelled; throws `ListenFailure` only if it is vital.
     package func run() async throws {
+        let bounds = ConnectionBounds(
+            time: .seconds(30),
+            peers: PeerConnections(most: Self.mostPerAddress, proxies: proxies),
+            security: security,
+            logger: logger,
+            door: "admin"
+        )
         do {
             try await bounds.serve(
                 content.router(hosts, security, logger),
@@ -69,15 +76,5 @@ package struct AdminServer: Service {
             )
             try? await gracefulShutdown()
         }
-    }
-
-    private var bounds: ConnectionBounds {
-        ConnectionBounds(
-            time: .seconds(30),
-            peers: PeerConnections(most: Self.mostPerAddress, proxies: proxies),
-            security: security,
-            logger: logger,
-            door: "admin"
-        )
     }
 }
