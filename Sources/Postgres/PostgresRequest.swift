@@ -17,6 +17,11 @@ package struct PostgresRequest<Answer> {
 }
 
 extension PostgresRequest {
+    /// The same request, with another meaning of its error.
+    package func refused(_ refusal: @escaping (PostgresError) -> any Error) -> Self {
+        Self(query, read: read, refusal: refusal)
+    }
+
     /// The same request, with its answer handed to a closure.
     package func then(_ receive: @escaping (Answer) throws -> Void) -> PostgresRequest<Void> {
         PostgresRequest<Void>(query, read: { rows in try receive(read(rows)) }, refusal: refusal)
