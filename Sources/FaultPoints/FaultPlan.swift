@@ -4,8 +4,8 @@
 
     /// Which faults happen where, how often, in this process; for tests alone.
     ///
-    /// Written `point=action@occurrence`, several with `;` between them: `commit.lost_answer=drop@7` is the seventh time,
-    /// `statement.before=kill@~0.002` each time with that probability. `seed=N` makes other random choices.
+    /// Written `point=action@occurrence`, several with `;` between them: `commit.lost_answer=drop@7` is the seventh
+    /// time, `statement.before=kill@~0.002` each time with that probability. `seed=N` makes other random choices.
     package final class FaultPlan: Sendable {
         /// What happens at a point.
         package enum Action: Hashable, Sendable {

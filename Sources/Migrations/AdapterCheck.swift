@@ -1,6 +1,6 @@
 package import Postgres
 
-/// Reads a page of the host's real rows through the adapter, so that rows the worker can't read show here and not in a job.
+/// Reads a page of the host's real rows through the adapter: rows that the worker can't read show here, not in a job.
 package struct AdapterCheck: Sendable {
     private let pool: PostgresPool
 
@@ -8,7 +8,7 @@ package struct AdapterCheck: Sendable {
 
     /// What is wrong with the installed adapter, each with its function and value; empty: nothing.
     ///
-    /// Users are locked for the moment of the check at most. Throws `PostgresError` where a function of the adapter fails.
+    /// Users are locked for the moment of the check. Throws `PostgresError` where a function of the adapter fails.
     package func faults() async throws -> [String] {
         do {
             return try await pool.withTransaction { connection in
@@ -29,8 +29,6 @@ package struct AdapterCheck: Sendable {
     }
 
     /// Without SECURITY DEFINER a function runs with the worker's rights, which end at the host's tables.
-    ///
-    /// The answer of a function is read once, as rows of function, column and value.
     private static let page = """
         WITH page AS MATERIALIZED (
             SELECT p.id, p.type, p.status, p.created_at FROM entitlement_sync_host.page_users(NULL, 1000) AS p

@@ -10,7 +10,7 @@ struct HostAdapter {
     /// Throws `.adapter` where the file is missing, no text, or controls transactions.
     init(path: String, isOwn: Bool) throws {
         sql = try Self.text(of: path)
-        // `END` ends a transaction, and the body of a function in standard SQL, which is none of a file's own statements.
+        // Not `END`, which also ends the body of a function in standard SQL.
         let controls = ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "ABORT"]
         let statement = SQLStatements.split(sql).first { statement in
             controls.contains { statement.uppercased().hasPrefix($0) }
@@ -87,7 +87,7 @@ struct HostAdapter {
                     script: "DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer)"
                 )
                 try await connection.execute(script: sql)
-                // Batches start from the beginning, because another adapter may order assets differently. Workers in a batch are waited for.
+                // Another adapter may order assets differently. Workers in a batch are waited for.
                 if !isTried {
                     try await connection.execute(
                         script: "UPDATE entitlement_sync.asset_run SET cursor = NULL WHERE cursor IS NOT NULL"

@@ -1,8 +1,8 @@
 import Foundation
 package import Postgres
 
-/// Brings the schema up to date, under a lock: migrations, each once; functions, views, triggers and privileges whenever
-/// their text changed; then the host adapter.
+/// Brings the schema up to date, under a lock: migrations, each once; functions, views, triggers and privileges
+/// whenever their text changed; then the host adapter.
 package struct Migrator: Sendable {
     /// The release of the schema that this build was written for.
     package static let release: Int32 = 1
@@ -152,9 +152,7 @@ package struct Migrator: Sendable {
     /// How often a step is begun again while another session holds one of its tables: ten seconds in all.
     private static let tries = 20
 
-    /// Takes a step, and begins it again while a table is held.
-    ///
-    /// A lock that waits makes every request behind it wait, so each try waits for a moment only.
+    /// Repeats a step while a table is held: a lock that waits holds up every request behind it, so no try waits long.
     private func patiently(_ step: () async throws -> Void) async throws {
         for _ in 1..<Self.tries {
             do {
@@ -220,9 +218,7 @@ package struct Migrator: Sendable {
 
     // MARK: Privileges
 
-    /// Grants what roles lack, on the adapter's functions too; a role that was made after the last migration gets its privileges here.
-    ///
-    /// Returns the roles that are missing and can't be created.
+    /// Grants what roles lack, also those made since the last migration; returns those that can't be created.
     private func applyPrivileges(_ connection: PostgresConnection) async throws -> [String] {
         do {
             return try await connection.withTransaction { connection in

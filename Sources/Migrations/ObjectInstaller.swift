@@ -4,7 +4,7 @@ import Postgres
 struct ObjectInstaller {
     let connection: PostgresConnection
 
-    /// Applies a plan's objects, drops what is no longer in a file, and notes the release that the database has from now on.
+    /// Applies a plan's objects, drops what is no longer in a file, and notes the release of the database.
     ///
     /// Throws `.locked` where another session held an object, and a later try may succeed.
     func apply(_ plan: SchemaPlan, of source: SchemaSource) async throws {
@@ -26,7 +26,7 @@ struct ObjectInstaller {
                 SET LOCAL check_function_bodies = off;
                 """
         )
-        // Removed views go first: one may depend on a function that changes. Removed functions go last: views may need them until then.
+        // A removed view may depend on a function that changes; views may need removed functions until then.
         try await drop(plan.removed.filter { $0.kind != .function })
         for object in plan.objects { try await apply(object) }
         try await drop(plan.removed.filter { $0.kind == .function })
@@ -66,7 +66,7 @@ struct ObjectInstaller {
         )
     }
 
-    /// Replaces a function; one whose result or parameters changed is dropped first, and of two signatures the new one stays.
+    /// Replaces a function; one whose result or parameters changed is dropped first, as is an old signature.
     private func replaceFunction(_ object: SchemaObject) async throws {
         let before = try await signatures(of: object.id.name)
         guard !before.isEmpty else { return try await connection.execute(script: object.text) }

@@ -1,8 +1,8 @@
 /// Splits the text of an SQL file at the semicolons that end its statements.
 ///
-/// Knows strings, quoted names, dollar quotes and comments; not `BEGIN ATOMIC` bodies and nested comments, which our files do not use.
+/// Knows strings, quoted names, dollar quotes and comments; not `BEGIN ATOMIC` bodies and nested comments.
 struct SQLStatements {
-    /// The statements of a text in their order, each with its semicolon and without the comments and blank lines before it.
+    /// The statements in their order, each with its semicolon and without the comments and blank lines before it.
     static func split(_ text: String) -> [String] {
         var splitter = SQLStatements(bytes: Array(text.utf8))
         return splitter.statements()

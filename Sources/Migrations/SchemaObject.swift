@@ -23,9 +23,7 @@ package struct SchemaObject: Sendable, Hashable {
         checksum = SHA256Text.hex(text)
     }
 
-    /// The objects of a file: each `CREATE OR REPLACE` begins one, and comments on it, which follow, belong to it.
-    ///
-    /// Throws `.missing` for a file that begins with anything else.
+    /// The objects of a file, each with the comments on it that follow; throws `.missing` for any other statement.
     static func objects(in text: String, of file: String) throws(MigrationError) -> [SchemaObject] {
         var objects: [SchemaObject] = []
         for statement in SQLStatements.split(text) {

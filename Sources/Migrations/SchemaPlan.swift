@@ -34,8 +34,8 @@ package struct SchemaPlan: Sendable {
 
     /// Compares a database with the source.
     ///
-    /// Throws `.edited` for a migration that was applied with another text, or for a release whose text was changed without
-    /// a new number; `.incompatible` for a database that a newer build has migrated.
+    /// Throws `.edited` for a migration that was applied with another text, or for a release whose text was changed
+    /// without a new number; `.incompatible` for a database that a newer build has migrated.
     init(source: SchemaSource, state: State) throws(MigrationError) {
         for file in source.migrations {
             guard let row = state.migrations[file.version], row.checksum != file.checksum else { continue }

@@ -4,8 +4,7 @@ import Dispatch
 enum BlockingWork {
     private static let queue = DispatchQueue(label: "postgres.blocking", attributes: .concurrent)
 
-    /// Runs a blocking call on another thread; nil when the deadline or, where `cancellable`, the task's cancellation came
-    /// first.
+    /// Runs a blocking call on another thread; nil when the deadline or, if `cancellable`, the cancellation came first.
     ///
     /// The call itself cannot be stopped: it goes on alone and its result is dropped.
     static func run<Value: Sendable>(

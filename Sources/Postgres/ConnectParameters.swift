@@ -7,8 +7,8 @@ struct ConnectParameters: Sendable {
     /// libpq's defaults, from the `PG*` variables and the service file; read, not handed over.
     private let defaults: [String: String]
 
-    /// Lets the kernel notice within about a minute that a peer is gone: the first three while we only wait, as a listener
-    /// does, the last (milliseconds) while what we sent is not acknowledged.
+    /// Lets the kernel notice within about a minute that a peer is gone: the first three while we only wait, as a
+    /// listener does, the last (milliseconds) while what we sent is not acknowledged.
     private static let patience = [
         "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "60000",
     ]

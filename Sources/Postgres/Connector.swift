@@ -1,8 +1,6 @@
 import CLibPQ
 
-/// Connects to the first server of a configuration that accepts a session.
-///
-/// Hosts are tried in order, each with its share of the time that is left, so that a dead one does not use up all of it.
+/// Connects to the first server of a configuration that accepts a session; each has its share of the time that is left.
 enum Connector {
     /// - Throws: `PostgresError` with `.connectionFailed` (the last attempt's reason), `.configuration` or
     ///   `.cancelled`.
@@ -11,7 +9,7 @@ enum Connector {
         let limit = parameters.effective("connect_timeout").flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }
         let deadline = ContinuousClock.now + (limit.map { Duration.seconds($0) } ?? configuration.connectTimeout)
 
-        // libpq tries to find a standby first and then takes any server; with one host an attempt, those are two rounds.
+        // libpq tries to find a standby first and then takes any server; with one host an attempt, in two rounds.
         let prefersStandby = parameters.effective("target_session_attrs") == "prefer-standby"
         let rounds: [String?] = prefersStandby ? ["standby", "any"] : [nil]
         var failure: PostgresError?
@@ -75,7 +73,6 @@ enum Connector {
         return nil
     }
 
-    /// One attempt on one address.
     private static func attempt(
         _ values: [String: String],
         until deadline: ContinuousClock.Instant
@@ -102,9 +99,8 @@ enum Connector {
         return handle
     }
 
-    /// libpq may have refused a setting without asking any server; only its words tell the two apart.
-    ///
-    /// They are English wherever the program runs, because it never takes a locale from its environment.
+    /// libpq may have refused a setting without asking a server, which only its words show; they are never translated,
+    /// because the program takes no locale from its environment.
     private static func refusalAtOnce(_ raw: OpaquePointer) -> PostgresError {
         var error = PostgresError(connecting: raw)
         if error.message.hasPrefix("invalid "), error.message.contains(" value: ") { error.code = .configuration }

@@ -1,8 +1,6 @@
 import Synchronization
 
-/// A value that one party delivers, at most once, and one party awaits.
-///
-/// The first to resolve wins, so a result, a deadline and a cancellation may race for it freely.
+/// A value that is awaited once, and delivered by the first of a result, a deadline and a cancellation.
 final class OneShot<Value: Sendable>: Sendable {
     private enum State {
         /// Leaves for `waiting` or `resolved`.

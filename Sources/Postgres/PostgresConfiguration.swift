@@ -59,8 +59,6 @@ extension PostgresConfiguration {
         "transform_null_equals": "off",
     ]
     /// The same for what holds between transactions, or from a transaction's first statement.
-    ///
-    /// A standby takes no writes whatever its sessions say.
     static let plainSession = [
         "default_transaction_deferrable": "off", "default_transaction_isolation": "read committed",
         "default_transaction_read_only": "off", "idle_session_timeout": "0",

@@ -11,10 +11,9 @@ extension PostgresConnection {
 
     /// Sends one request, reads everything until the server is ready for the next, and returns the last result.
     ///
-    /// The statement is stopped after `limit`; nil takes the configuration's. A `shielded` one goes on although the task
-    /// is cancelled. An `expendable` connection is closed when time is up, without asking the server to stop. `send` puts
-    /// the request into libpq's buffer; it returns 0 when libpq refuses. Throws the first error that the server sent, or
-    /// why there was no answer.
+    /// The statement is stopped after `limit`; nil takes the configuration's. A `shielded` one goes on when the task is
+    /// cancelled. An `expendable` connection is closed when time is up, without asking the server to stop. `send`
+    /// returns 0 when libpq refuses. Throws the first error that the server sent, or why there was no answer.
     @discardableResult
     func exchange(
         within limit: Duration? = nil,
@@ -136,7 +135,7 @@ extension PostgresConnection {
 
     /// Reads without waiting, which often spares a trip through the reactor; returns whether a result is complete.
     ///
-    /// Under TLS, decrypted bytes may wait in memory while the socket has none. One record never takes more than three reads.
+    /// Under TLS, decrypted bytes may wait in memory while the socket has none. One record takes at most three reads.
     private func consumeWhatIsThere() throws(PostgresError) -> Bool {
         let reads = handle.raw.map { PQsslInUse($0) } == 1 ? 3 : 1
         for _ in 0..<reads {

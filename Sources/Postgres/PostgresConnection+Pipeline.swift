@@ -21,8 +21,7 @@ extension PostgresConnection {
 
     /// As `pipeline`, for a caller that has entered already.
     ///
-    /// A transaction begins with its first statements. A pooler's sessions are shared, so there the settings travel with
-    /// the statements, for as long as their transaction lasts.
+    /// A transaction begins with its first statements; a pooler's sessions are shared, so it brings its settings too.
     @discardableResult
     func sendTogether(
         _ queries: [PostgresQuery],
@@ -60,8 +59,7 @@ extension PostgresConnection {
         begins: Bool,
         shielded: Bool
     ) async throws(PostgresError) -> [PostgresRows] {
-        // Inside a transaction a failure has spoiled it, also one that COMMIT itself reports, and only its owner can start
-        // it again.
+        // A failure has spoiled an open transaction, also one that COMMIT reports; only its owner can start it again.
         let isWhole = transactionStatus == PQTRANS_IDLE
         do throws(PostgresError) {
             return try await attempt(queries, begins: begins, shielded: shielded)

@@ -61,8 +61,8 @@ extension PostgresConnection {
 
     /// Runs a closure inside a transaction with another setting, and puts back what held before.
     ///
-    /// `SET LOCAL … TO DEFAULT` would not do: behind a pooler our settings are not the session's defaults. Nothing is put
-    /// back after a failure, whose transaction or savepoint takes the setting along.
+    /// `SET LOCAL … TO DEFAULT` would not do: behind a pooler our settings are not the session's defaults. Nothing is
+    /// put back after a failure, whose transaction or savepoint takes the setting along.
     nonisolated package func withSetting<Result>(
         _ name: String,
         _ value: String,

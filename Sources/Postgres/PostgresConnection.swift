@@ -163,10 +163,7 @@ package actor PostgresConnection {
         }
     }
 
-    /// Whether the session still works; otherwise it must be replaced.
-    ///
-    /// A `roundTrip` asks the server, and so finds a peer that vanished without a word. Without it, one test of the socket
-    /// tells whether the server has closed it.
+    /// Whether the session still works; only a `roundTrip` finds a peer that vanished without closing the socket.
     func isAlive(roundTrip: Bool) async -> Bool {
         guard isOpen, !isBusy, readsWithoutEnd() else { return false }
         guard roundTrip else { return true }

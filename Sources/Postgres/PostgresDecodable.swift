@@ -1,8 +1,6 @@
-/// A value that can be read from a column.
-///
-/// An enum over a string or a number needs only to declare the conformance; an unknown raw value is a decoding error.
+/// A value that can be read from a column; an enum over a string or a number needs only to declare the conformance.
 package protocol PostgresDecodable {
-    /// Reads a value that is not NULL from the server's binary form, which is valid during the call; throws `.decoding`.
+    /// Reads a value that is not NULL from the server's binary form, valid during the call; throws `.decoding`.
     init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError)
 
     /// Stands for NULL; only optionals have such a value, the others throw `.decoding`.

@@ -1,6 +1,4 @@
-/// A value that can stand for `$n` in a query.
-///
-/// An enum over a string or a number needs only to declare the conformance.
+/// A value that can stand for `$n` in a query; an enum over a string or a number needs only to declare the conformance.
 package protocol PostgresEncodable: Sendable {
     /// The type the parameter is declared to have.
     static var postgresType: PostgresType { get }

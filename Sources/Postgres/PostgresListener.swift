@@ -46,9 +46,10 @@ package struct PostgresListener: Sendable {
 
     /// Listens until the task is cancelled, then returns; reconnects with growing pauses after every failure.
     ///
-    /// Handlers are called one after the other, `onConnected` each time when listening has begun and after notifications
-    /// were dropped. The connection is read all the while: a client that stopped reading would hold back the server's
-    /// notification queue and its vacuum. Throws `PostgresError` with `.configuration`, which no reconnecting mends.
+    /// Handlers are called one after the other, `onConnected` each time when listening has begun and after
+    /// notifications were dropped. The connection is read all the while: a client that stopped reading would hold back
+    /// the server's notification queue and its vacuum. Throws `PostgresError` with `.configuration`, which no
+    /// reconnecting mends.
     package func run(
         channels: [String],
         onNotification: @escaping @Sendable (PostgresNotification) async -> Void,
@@ -113,10 +114,7 @@ package struct PostgresListener: Sendable {
 }
 
 extension PostgresConnection {
-    /// Waits for notifications on channels that this session listens on.
-    ///
-    /// After silence until `deadline` the server is asked whether it is still there; none came where it is. Throws
-    /// `PostgresError` with `.connectionLost`, `.cancelled` or `.closed`.
+    /// Waits for notifications; after silence until `deadline` the server is asked whether it is still there.
     func notifications(until deadline: ContinuousClock.Instant) async throws(PostgresError) -> [PostgresNotification] {
         while let raw = handle.raw {
             guard readsWithoutEnd() else {

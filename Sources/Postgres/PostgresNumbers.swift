@@ -51,9 +51,7 @@ extension Double: PostgresEncodable, PostgresDecodable {
 
     package func encode(into bytes: inout [UInt8]) { bytes.appendBigEndian(bitPattern) }
 
-    /// Reads float8 and float4.
-    ///
-    /// A `numeric` is not read: cast it in the statement to what is meant.
+    /// Reads float8 and float4; a `numeric` has to be cast in the statement to what is meant.
     package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
         if type == .float8, let bits = postgresBytes.whole(UInt64.self) {
             self = Double(bitPattern: bits)

@@ -13,7 +13,7 @@ extension PostgresPool {
         case .lease(let id, let idle):
             let (known, lostAt) = shared.withLock { ($0.connections[id], $0.lostAt) }
             if let connection = known {
-                // On a connection that the network dropped unnoticed, the first statement would wait for its time limit.
+                // A connection that the network dropped would cost its first statement the whole time limit.
                 let isDoubtful = idle > Self.restBeforeCheck || lostAt.map { .now - idle <= $0 } ?? false
                 // Checked before anything is sent; afterwards, what a dead connection had carried would be unknown.
                 if await connection.isAlive(roundTrip: isDoubtful) { return (id, connection) }
@@ -114,9 +114,7 @@ extension PostgresPool {
         return try result.get()
     }
 
-    /// Ends a wait that has no grant yet.
-    ///
-    /// With a grant it is too late: the task gets it, and gives it back when it notices.
+    /// Ends a wait that has no grant yet; a task that has one gives it back when it notices.
     private func abandon(_ waiter: PoolState.WaiterID, _ reason: (PostgresError?) -> PostgresError) {
         let (answer, lastFailure) = shared.withLock { shared in
             shared.state.abandon(waiter)

@@ -47,9 +47,7 @@ package final class PostgresPool: Sendable {
 
     // MARK: Use
 
-    /// Runs one statement on any connection; see `PostgresConnection.query`.
-    ///
-    /// Throws also `.poolExhausted`, `.connectionFailed` and `.closed`.
+    /// `PostgresConnection.query` on any connection; throws also `.poolExhausted`, `.connectionFailed` and `.closed`.
     @discardableResult
     package func query(_ query: PostgresQuery) async throws(PostgresError) -> PostgresRows {
         try await leased { connection throws(PostgresError) in try await connection.query(query) }.get()
@@ -121,9 +119,7 @@ package final class PostgresPool: Sendable {
 
     // MARK: Maintenance and end
 
-    /// Maintains the pool until it is closed or the task is cancelled, and closes it then.
-    ///
-    /// Optional: without it the pool works, but keeps idle connections for ever.
+    /// Closes idle connections until the pool is closed or the task is cancelled, and the pool then; optional.
     package func run() async {
         var goesOn = true
         while goesOn {

@@ -4,9 +4,8 @@
 /// try await pool.query("SELECT type FROM users WHERE id = ANY (\(ids))")
 /// ```
 ///
-/// Whatever is interpolated becomes a parameter (`$1`), never SQL text; only `\(rawSQL:)` splices text, and only
-/// trusted text may go there. The statement is prepared and remembered by its text, so text that changes with every
-/// call is a waste.
+/// Whatever is interpolated becomes a parameter (`$1`), never SQL text, save `\(rawSQL:)`, for trusted text only. The
+/// statement is prepared and remembered by its text, so text that changes with every call is a waste.
 package struct PostgresQuery: ExpressibleByStringInterpolation, Sendable {
     /// The statement, with `$n` for parameters.
     package let sql: String

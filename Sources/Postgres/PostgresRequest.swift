@@ -36,9 +36,7 @@ extension PostgresRequest<Void> {
 }
 
 extension PostgresConnection {
-    /// Sends requests together and reads their answers, in one round trip; see `pipeline`.
-    ///
-    /// Throws what the request that failed makes of its error.
+    /// As `pipeline`, with an answer for each request; throws what the request that failed makes of its error.
     nonisolated package func send<each Answer>(
         _ requests: repeat PostgresRequest<each Answer>
     ) async throws -> (repeat each Answer) {

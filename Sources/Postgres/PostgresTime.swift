@@ -1,8 +1,6 @@
 package import FoundationEssentials
 
-/// A moment; `timestamptz`.
-///
-/// Reaches from 4713 BC to the year 294246. Later ones, which the server has until 294276, are a decoding error.
+/// A `timestamptz` from 4713 BC to the year 294246; the server's later ones are a decoding error.
 package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncodable, PostgresDecodable {
     package var microsecondsSinceUnixEpoch: Int64
 

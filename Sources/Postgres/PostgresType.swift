@@ -37,9 +37,7 @@ package struct PostgresType: RawRepresentable, Hashable, Sendable {
         .timestamptz: 1185, .uuid: 2951, .jsonb: 3807,
     ]
 
-    /// Whether a value's binary form is its text in UTF-8.
-    ///
-    /// Types made by users (enums above all) begin at 16384; their text is checked to be UTF-8 when it is read.
+    /// Whether a value's binary form is its text in UTF-8; types made by users, enums above all, begin at 16384.
     var isTextual: Bool {
         switch self {
         case .text, .varchar, .bpchar, .name, .json, .xml, .unknown, .char: true

@@ -111,8 +111,7 @@ final class Reactor: Sendable {
         _ continuation: CheckedContinuation<Readiness, Never>
     ) {
         let (refusal, mustWake) = state.withLock { state -> (Readiness?, Bool) in
-            // The flag is set before the cancellation handler runs: either it is seen here, or the handler finds the
-            // wait.
+            // The flag is set before the cancellation handler runs: it is seen here, or the handler finds the wait.
             if cancellable, Task.isCancelled { return (.cancelled, false) }
             guard state.waitOnDescriptor[descriptor] == nil, watch(descriptor, interest, id) else {
                 return (.closed, false)
@@ -137,8 +136,7 @@ final class Reactor: Sendable {
         if interest.contains(.read) { events |= EPOLLIN.rawValue | EPOLLRDHUP.rawValue }
         if interest.contains(.write) { events |= EPOLLOUT.rawValue }
         var event = epoll_event(events: events, data: epoll_data_t(u64: id))
-        // Usually known already. libpq may have closed a socket and opened another under the same number, which epoll
-        // then forgot.
+        // Usually known already; epoll forgets a socket that libpq closed, and the next may have the same number.
         if epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) == 0 { return true }
         return errno == ENOENT && epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0
     }

@@ -66,9 +66,7 @@ struct ServerAddress: Hashable, Sendable {
         return found
     }
 
-    /// The host for a message, if it has the form of one.
-    ///
-    /// Otherwise it may be a piece of a password that was not percent-encoded.
+    /// The host for a message; without the form of one it may be a piece of a password that was not percent-encoded.
     var printableHost: String? {
         guard let host, host.utf8.count <= 100 else { return nil }
         let isHost = host.unicodeScalars.allSatisfy {

@@ -12,8 +12,8 @@ enum Escape {
 
     /// Escapes a text, and cuts it to `limit` bytes with an ellipsis; the bytes are always valid UTF-8.
     ///
-    /// Quotes, backslashes, and every character that a terminal acts upon or hides are replaced: control characters (line
-    /// ends and ANSI sequences), direction marks, line and paragraph separators. An escape is never cut in half.
+    /// Quotes, backslashes, and every character that a terminal acts upon or hides are replaced: control characters
+    /// (line ends and ANSI sequences), direction marks, line and paragraph separators. An escape is never cut in half.
     static func json(_ text: String, limit: Int) -> Result {
         var result = Result(bytes: [], isVerbatim: true)
         result.bytes.reserveCapacity(min(text.utf8.count, limit))

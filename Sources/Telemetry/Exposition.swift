@@ -31,7 +31,6 @@ struct Labels: Hashable, Comparable {
 }
 
 /// Text in the Prometheus format 0.0.4, as it grows.
-///
 /// - SeeAlso: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 struct Exposition {
     private(set) var text = ""

@@ -11,8 +11,8 @@ package enum LogFormat: String, Sendable, CaseIterable {
 
 /// One line of the log, as bytes.
 ///
-/// Lines stay within what a pipe takes at once, so that lines of several processes never mix and one for which a poll found
-/// room never blocks. What does not fit is left out, field by field, and the line says so.
+/// Lines stay within what a pipe takes at once: so lines of several processes never mix, and none blocks after a poll
+/// found room. What does not fit is left out, field by field, and the line says so.
 struct LogLine {
     /// The longest line in bytes, its line end included: `PIPE_BUF` on Linux.
     static let limit = 4096

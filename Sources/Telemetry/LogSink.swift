@@ -4,9 +4,9 @@ import Synchronization
 
 /// Writes lines to a file descriptor, one `write(2)` each, and never waits long for a reader that does not read.
 ///
-/// A pipe or terminal that takes nothing for ``patience`` is not waited for again: lines are dropped and counted until it
-/// takes some, and the next line then follows one that says how many are missing. The program goes on meanwhile; a log that
-/// is not read must not stop restores.
+/// A pipe or terminal that takes nothing for ``patience`` is not waited for again: lines are dropped and counted until
+/// it takes some, and the next line then follows one that says how many are missing. The program goes on meanwhile; a
+/// log that is not read must not stop restores.
 package final class LogSink: Sendable {
     private struct State {
         var isStalled = false
@@ -21,8 +21,6 @@ package final class LogSink: Sendable {
     private let patience: Duration
     private let state = Mutex(State())
 
-    /// Neither closes nor changes the descriptor, which other processes may share.
-    ///
     /// `patience`: the longest single wait for a reader, a second at most.
     package init(descriptor: CInt = STDERR_FILENO, format: LogFormat, patience: Duration = .milliseconds(50)) {
         self.descriptor = descriptor

@@ -1,7 +1,7 @@
 /// The names of the program's metrics, and what each of them tells.
 ///
-/// Lower targets count under these names without importing this one; here they get their help texts. A counter's name ends
-/// in `_total` and a timer's in `_seconds`: the registry adds the ending where it is missing.
+/// Lower targets count under these names without importing this one; here they get their help texts. A counter's name
+/// ends in `_total` and a timer's in `_seconds`: the registry adds the ending where it is missing.
 package enum MetricNames {
     package static let prefix = "entitlement_sync_"
 

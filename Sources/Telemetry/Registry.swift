@@ -3,13 +3,14 @@ import Synchronization
 
 /// Keeps every metric of the process and shows them as Prometheus text.
 ///
-/// Equal names with equal dimensions share one series. Names are made valid (`.` and `-` become `_`), counters
-/// get the ending `_total` and timers `_seconds`. A recorder that aggregates is a histogram, one that does not is a gauge.
+/// Equal names with equal dimensions share one series. Names are made valid (`.` and `-` become `_`), counters get the
+/// ending `_total` and timers `_seconds`. A recorder that aggregates is a histogram, one that does not is a gauge.
 ///
-/// Two mistakes cost data, never the process: a name asked for with another type, and more series than ``maxSeries``. Such
-/// series count into nothing, and `entitlement_sync_metrics_dropped_series_total` tells how many there were.
+/// Two mistakes cost data, never the process: a name asked for with another type, and more series than ``maxSeries``.
+/// Such series count into nothing, and `entitlement_sync_metrics_dropped_series_total` tells how many there were.
 ///
-/// Recording costs an atomic addition or a short lock. Making a handler takes the registry's lock: make it once, keep it.
+/// Recording costs an atomic addition or a short lock. Making a handler takes the registry's lock: make it once, keep
+/// it.
 package final class Registry: MetricsFactory {
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 

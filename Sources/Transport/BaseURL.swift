@@ -12,9 +12,7 @@ package struct BaseURL: Hashable, Sendable {
         case insecure
     }
 
-    /// Takes apart such as `https://api.revenuecat.com/v2`; plain http is taken for loopback hosts only.
-    ///
-    /// `last`: a segment that the path has to end in, and that is appended where it does not.
+    /// Takes apart such as `https://api.revenuecat.com/v2`; `last` is appended where the path does not end in it.
     package init(_ text: String, endingIn last: String? = nil) throws(Fault) {
         // White space, user info, queries and fragments have no business here, and a URL with them is a mistake.
         let isPlain = text.utf8.allSatisfy { byte in
@@ -56,9 +54,7 @@ package struct BaseURL: Hashable, Sendable {
     }
 }
 
-/// One resource that is asked for: a set of public keys, or the receiver of webhooks.
-///
-/// Google's keys have an `@` in their path, which no base URL of a store has.
+/// A set of public keys, or a receiver of webhooks; its path may have an `@`, as that of Google's keys.
 package struct EndpointURL: Hashable, Sendable {
     package var base: BaseURL
     package var path: String

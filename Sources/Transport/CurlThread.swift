@@ -49,8 +49,8 @@ final class CurlThread: Sendable {
 
 /// Prepares libcurl once for the whole process; reading it again is free.
 ///
-/// SIGPIPE is ignored here: OpenSSL writes to sockets without asking for that to be suppressed, and a peer that hangs up
-/// must not end the process.
+/// SIGPIPE is ignored here: OpenSSL writes to sockets without asking for that to be suppressed, and a peer that hangs
+/// up must not end the process.
 enum CurlLibrary {
     static let isReady: Bool = {
         signal(SIGPIPE, SIG_IGN)

@@ -42,10 +42,9 @@ package final class HTTPTransport: Sendable {
     /// The path goes out as it is, dot segments and all. Fields that frame the message (`Host`, `Content-Length`,
     /// `Transfer-Encoding`, `Connection` and the like) belong to the transport and are refused. A request that is not
     /// idempotent is never sent twice, not even when a kept-alive connection turns out to be dead.
-    ///
-    /// The request is absolute; plain http goes to loopback hosts only. A body without a `Content-Type` of the caller's has
-    /// none. `timeout` covers everything from this call to the last byte, waiting for a place included. `metricsLabel` is
-    /// one of a small fixed set.
+    /// The request is absolute; plain http goes to loopback hosts only. A body without a `Content-Type` of the caller's
+    /// has none. `timeout` covers everything from this call to the last byte, waiting for a place included.
+    /// `metricsLabel` is one of a small fixed set.
     package func send(
         _ request: HTTPRequest,
         body: [UInt8]? = nil,

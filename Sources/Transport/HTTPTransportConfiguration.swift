@@ -1,7 +1,6 @@
 /// How an ``HTTPTransport`` connects, and how much it takes on.
 ///
-/// Every count must be positive and `connectTimeout` longer than zero; a transport traps on anything else, because
-/// these values come from code, not from users.
+/// A transport traps on counts and times that are not positive: these values come from code, not from users.
 package struct HTTPTransportConfiguration: Sendable {
     /// Connections open to one host and port at a time; further requests wait for one, or share one over HTTP/2.
     package var maxConnectionsPerHost: Int

@@ -15,8 +15,6 @@ struct Submission: Sendable {
 final class Ticket: Sendable {
     /// Set before the cancellation is posted, so a cancellation that overtakes its submission is still seen.
     let isCancelled = Atomic<Bool>(false)
-
-    var id: ObjectIdentifier { ObjectIdentifier(self) }
 }
 
 /// A response as libcurl left it, its header not yet read.

@@ -30,9 +30,7 @@ struct Origin: Equatable {
         }
     }
 
-    /// Whether the host is this machine whatever any resolver says: `localhost`, 127.0.0.0/8 or ::1.
-    ///
-    /// libcurl answers `localhost` itself, without asking the resolver.
+    /// `localhost`, which libcurl answers without asking the resolver, 127.0.0.0/8 or ::1.
     var isLoopback: Bool {
         if host.lowercased() == "localhost" { return true }
         if host.hasPrefix("[") {

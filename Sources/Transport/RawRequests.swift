@@ -1,16 +1,12 @@
 import CLibCurl
 
-/// Requests with nothing around libcurl: the limit beside which ``HTTPTransport`` is measured.
-///
-/// One thread, kept-alive connections, bodies thrown away.
+/// Requests with nothing around libcurl, on one thread: the limit beside which ``HTTPTransport`` is measured.
 package enum RawRequests {
     package struct Failure: Error, CustomStringConvertible {
         package var description: String
     }
 
-    /// Sends GET requests, `connections` at a time, and waits for every answer; throws `Failure` at the first that is no 200.
-    ///
-    /// Blocks: call it on a thread of its own.
+    /// Sends GET requests, `connections` at a time, and blocks until every answer; throws at the first that is no 200.
     package static func get(_ urls: [String], authorization: String, connections: Int) throws {
         guard CurlLibrary.isReady, let multi = curl_multi_init() else {
             throw Failure(description: "libcurl could not be prepared")

@@ -65,8 +65,7 @@ struct RequestPlan: Sendable {
 
     /// Spells one header field for libcurl, which takes a trailing semicolon for an empty value.
     ///
-    /// swift-http-types replaces control characters today; the check stays because a line break here would let a value
-    /// forge a field.
+    /// swift-http-types replaces control characters; the check stays because a line break here would forge a field.
     static func headerLine(name: String, value: String) throws(TransportError) -> String {
         guard value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f || $0 == 0x09 }) else {
             throw TransportError(.invalidRequest, "a header value holds a control character")

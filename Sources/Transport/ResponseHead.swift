@@ -4,8 +4,7 @@ import HTTPTypes
 enum ResponseHead {
     /// Turns one header block, from status line to empty line, into a response; its reason phrase is empty over HTTP/2.
     ///
-    /// libcurl has checked the framing; lines that are no field are skipped, folded lines are joined by a space. Throws
-    /// `.protocol_` for a status outside 100 to 999.
+    /// libcurl has checked the framing; lines that are no field are skipped, folded lines are joined by a space.
     static func parse(status: Int, block: [UInt8]) throws(TransportError) -> HTTPResponse {
         guard (100...999).contains(status) else {
             throw TransportError(.protocol_, "the status is not three digits", requestSent: true)

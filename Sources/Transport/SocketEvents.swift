@@ -4,10 +4,9 @@ import Glibc
 
 /// What libcurl waits for: its sockets, its next timeout, and a wake-up by another thread.
 ///
-/// libcurl says by callbacks which sockets it waits on and until when. So a turn of the loop costs what has happened, however
-/// many transfers are in flight. Not Sendable: it belongs to the thread that owns the multi handle.
-///
-/// Source: https://curl.se/libcurl/c/curl_multi_socket_action.html
+/// libcurl says by callbacks which sockets it waits on and until when. So a turn of the loop costs what has happened,
+/// however many transfers are in flight. Not Sendable: it belongs to the thread that owns the multi handle.
+/// - SeeAlso: https://curl.se/libcurl/c/curl_multi_socket_action.html
 final class SocketEvents {
     private let multi: UnsafeMutableRawPointer
     private let queue: Int32
@@ -68,9 +67,7 @@ final class SocketEvents {
         return code
     }
 
-    /// Sleeps until a socket is ready, the timeout is due, it is woken or the time is over; then lets libcurl do its work.
-    ///
-    /// `nil`: the system can't wait, or not for every socket.
+    /// Sleeps until there is work or the time is over, then lets libcurl work; `nil`: the system can't wait.
     func wait(upTo limit: Duration) -> CURLMcode? {
         guard !hasRefused else {
             hasRefused = false

@@ -85,8 +85,6 @@ final class Transfer {
         return refuse(.reset, "the peer closed the connection before answering")
     }
 
-    /// Whether the final header block arrived to its end.
-    ///
     /// libcurl reports success for a peer that hangs up inside the header, as if an empty body had followed.
     var isHeadComplete: Bool { headState == .complete }
 

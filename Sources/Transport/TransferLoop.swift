@@ -5,8 +5,8 @@ import Synchronization
 
 /// Runs every transfer on the one thread that owns the multi handle.
 ///
-/// Not Sendable, and made on that thread. A turn: take the commands, end what is overdue, fill free places, let libcurl begin,
-/// collect what finished, resume the callers, sleep until something happens and let libcurl work on it.
+/// Not Sendable, and made on that thread. A turn: take the commands, end what is overdue, fill free places, let libcurl
+/// begin, collect what finished, resume the callers, sleep until something happens and let libcurl work on it.
 final class TransferLoop {
     private let multi: UnsafeMutableRawPointer
     private let events: SocketEvents
@@ -71,7 +71,7 @@ final class TransferLoop {
         switch command {
         case .submit(let submission):
             let transfer = Transfer(submission, maxHeaderBytes: configuration.maxResponseHeaderBytes)
-            live[submission.ticket.id] = transfer
+            live[ObjectIdentifier(submission.ticket)] = transfer
             transfer.place = waiting.append(transfer)
             if submission.ticket.isCancelled.load(ordering: .acquiring) {
                 // The cancellation came before the submission and found nothing, or is still on its way.
@@ -80,7 +80,7 @@ final class TransferLoop {
                 earliestDeadline = min(earliestDeadline ?? submission.deadline, submission.deadline)
             }
         case .cancel(let ticket):
-            if let transfer = live[ticket.id] { finish(transfer, failure: Self.cancelled) }
+            if let transfer = live[ObjectIdentifier(ticket)] { finish(transfer, failure: Self.cancelled) }
         }
     }
 
@@ -187,7 +187,7 @@ final class TransferLoop {
 
     /// Ends a live transfer in whichever state it is and notes its outcome for the caller.
     private func finish(_ transfer: Transfer, _ outcome: Submission.Outcome) {
-        live[transfer.submission.ticket.id] = nil
+        live[ObjectIdentifier(transfer.submission.ticket)] = nil
         if let place = transfer.place {
             _ = waiting.remove(place)
             transfer.place = nil

@@ -17,10 +17,9 @@ struct TransferSetup {
         caFile = configuration.caFile ?? Self.systemBundle()
     }
 
-    /// Prepares a fresh or reset handle for one transfer, which must keep its list of header fields until the handle is
-    /// reset; `box` is the transfer again, for the callbacks.
+    /// Prepares a fresh or reset handle for one transfer, which keeps its header fields until the handle is reset.
     ///
-    /// After a `CurlRefusal` the handle may be reset and used again.
+    /// `box`: the transfer again, for the callbacks. After a `CurlRefusal` the handle may be reset and used again.
     func apply(to handle: EasyHandle, _ transfer: Transfer, box: UnsafeMutableRawPointer) throws(CurlRefusal) {
         let plan = transfer.submission.plan
         try route(handle, plan)

@@ -3,10 +3,8 @@ import Synchronization
 
 /// Counts and times requests by the caller's label and by outcome.
 final class TransportMetrics: Sendable {
-    /// Requests ended, by `target` and `outcome`.
     static let requests = "entitlement_sync_http_client_requests"
 
-    /// Time from the call of `send` to the end, by `target` and `outcome`.
     static let duration = "entitlement_sync_http_client_request_duration"
 
     private struct Key: Hashable {

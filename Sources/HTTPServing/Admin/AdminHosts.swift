@@ -4,8 +4,9 @@ import Logging
 
 /// Under which names the admin address is reached.
 ///
-/// A foreign page can make its own host name resolve to this address (DNS rebinding), and would then read the answers. The
-/// browser still sends that name as the host, so requests under unknown names are refused; an IP address is no such name.
+/// A foreign page can make its own host name resolve to this address (DNS rebinding), and would then read the answers.
+/// The browser still sends that name as the host, so requests under unknown names are refused; an IP address is no such
+/// name.
 struct AdminHosts: Sendable {
     private let names: Set<String>
 

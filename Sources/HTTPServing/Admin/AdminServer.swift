@@ -23,9 +23,9 @@ package struct AdminServer: Service {
 
     /// Creates a server that is not listening yet.
     ///
-    /// `what` names the content in log and errors. Port 0 lets the system choose. `names` are hosts beside the address's
-    /// own under which it is reached, as a proxy passes them on. Connections of `proxies` have no limit by address. Where
-    /// the server is not vital to the process, a taken port is a warning.
+    /// `what` names the content in log and errors. Port 0 lets the system choose. `names` are hosts beside the
+    /// address's own under which it is reached, as a proxy passes them on. Connections of `proxies` have no limit by
+    /// address. Where the server is not vital to the process, a taken port is a warning.
     package init(
         what: String = "metrics",
         host: String,
@@ -46,8 +46,15 @@ package struct AdminServer: Service {
         self.logger = logger
     }
 
-    /// Serves until a graceful shutdown, or until the task is cancelled; throws `ListenFailure` where the server is vital.
+    /// Serves until a graceful shutdown, or until the task is cancelled; throws `ListenFailure` only if it is vital.
     package func run() async throws {
+        let bounds = ConnectionBounds(
+            time: .seconds(30),
+            peers: PeerConnections(most: Self.mostPerAddress, proxies: proxies),
+            security: security,
+            logger: logger,
+            door: "admin"
+        )
         do {
             try await bounds.serve(
                 content.router(hosts, security, logger),
@@ -69,15 +76,5 @@ package struct AdminServer: Service {
             )
             try? await gracefulShutdown()
         }
-    }
-
-    private var bounds: ConnectionBounds {
-        ConnectionBounds(
-            time: .seconds(30),
-            peers: PeerConnections(most: Self.mostPerAddress, proxies: proxies),
-            security: security,
-            logger: logger,
-            door: "admin"
-        )
     }
 }

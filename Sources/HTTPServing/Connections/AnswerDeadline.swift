@@ -1,9 +1,7 @@
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes connections whose other end does not take what is written to it.
-///
-/// What has nothing to write is spared: waits, and streams between their events.
+/// Closes connections whose other end does not take what is written to it; waits and streams write nothing meanwhile.
 final class AnswerDeadline: ChannelOutboundHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPResponsePart
     typealias OutboundOut = HTTPResponsePart

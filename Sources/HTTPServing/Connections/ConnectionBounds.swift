@@ -23,8 +23,8 @@ package struct ConnectionBounds: Sendable {
 
     /// Serves routes over HTTP/1.1 until a graceful shutdown, or until the task is cancelled.
     ///
-    /// `what` names them in log and errors. Port 0 lets the system choose. More than `connections` at once wait until one
-    /// ends. Throws `ListenFailure` where the address could not be had.
+    /// `what` names them in log and errors. Port 0 lets the system choose. More than `connections` at once wait until
+    /// one ends. Throws `ListenFailure` where the address could not be had.
     package func serve<Routes: HTTPResponderBuilder>(
         _ routes: Routes,
         as what: String,

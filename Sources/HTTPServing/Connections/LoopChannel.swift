@@ -4,8 +4,8 @@ package import NIOCore
 
 /// Connections that are answered on the threads that read and write them.
 ///
-/// To hand a request to another thread and its answer back costs two wake-ups, which take longer than a short answer. Work
-/// that takes long does not belong into an answer anyway.
+/// To hand a request to another thread and its answer back costs two wake-ups, which take longer than a short answer.
+/// Work that takes long does not belong into an answer anyway.
 struct LoopChannel<Base: ServerChildChannel>: ServerChildChannel {
     let base: Base
     /// Stands before everything else of a connection.

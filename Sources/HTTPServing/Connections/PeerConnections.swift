@@ -1,8 +1,6 @@
 import NIOCore
 
-/// How many connections one address may hold.
-///
-/// A trusted proxy's connections stand for many users, and are not counted.
+/// How many connections one address may hold; a trusted proxy's stand for many users, and are not counted.
 package struct PeerConnections: Sendable {
     private let counts: ClientCounts
     private let proxies: TrustedProxies

@@ -2,7 +2,7 @@ import HTTPTypes
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes connections whose request takes too long, comes in chunks of few bytes, or is too large to be read to its end.
+/// Closes connections whose request takes too long, comes in tiny chunks, or is too large to be read to its end.
 final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
