@@ -79,9 +79,7 @@ package actor PostgresConnection {
         }
     }
 
-    /// Runs several statements, in one transaction unless they say otherwise; results are dropped.
-    ///
-    /// An error's `position` counts from the beginning of the script.
+    /// Runs several statements, in one transaction unless they say otherwise; an error's `position` is in the script.
     package func execute(script: String) async throws(PostgresError) {
         try enter()
         defer { isBusy = false }

@@ -1,9 +1,7 @@
 import CLibPQ
 import Glibc
 
-/// All rows that a statement returned.
-///
-/// Rows are read from libpq's own memory, which lives as long as the rows or one row of them.
+/// All rows that a statement returned, read from libpq's own memory, which lives as long as one of them.
 package struct PostgresRows: RandomAccessCollection, Sendable {
     private let result: ResultStorage
 

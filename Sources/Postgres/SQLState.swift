@@ -1,5 +1,4 @@
 /// The SQLSTATE values that callers or this target branch on.
-///
 /// - SeeAlso: https://www.postgresql.org/docs/15/errcodes-appendix.html
 package enum SQLState {
     package static let uniqueViolation = "23505"
