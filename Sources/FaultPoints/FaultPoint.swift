@@ -42,15 +42,25 @@ package enum FaultPoint: Sendable, CaseIterable {
 
 #if FAULT_POINTS
     extension FaultPoint {
-        /// What a plan calls it: `commitLostAnswer` is `commit.lost_answer`.
+        /// What a plan calls it; spelled out, so that a build without faults can be searched for them.
         package var name: String {
-            var separator = "."
-            return "\(self)".reduce(into: "") { name, letter in
-                if letter.isUppercase {
-                    name += separator
-                    separator = "_"
-                }
-                name += letter.lowercased()
+            switch self {
+            case .storeBefore: "store.before"
+            case .storeAfter: "store.after"
+            case .statementBefore: "statement.before"
+            case .statementAfter: "statement.after"
+            case .commitBefore: "commit.before"
+            case .commitLostAnswer: "commit.lost_answer"
+            case .commitAfter: "commit.after"
+            case .transferTaken: "transfer.taken"
+            case .transferEvidence: "transfer.evidence"
+            case .transferTarget: "transfer.target"
+            case .transferAllowed: "transfer.allowed"
+            case .transferCalled: "transfer.called"
+            case .transferRead: "transfer.read"
+            case .transferRecorded: "transfer.recorded"
+            case .transferSettled: "transfer.settled"
+            case .transferToken: "transfer.token"
             }
         }
     }
