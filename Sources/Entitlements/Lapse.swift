@@ -18,7 +18,7 @@ func lapse(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
             demotes: false,
             absence: .keep,
             explanation:
-                "The application made the user a subscriber after our last decision, which found no access; people"
+                "The application made the user a subscriber after our last decision, which found no access; operators"
                 + " have to examine it."
         )
     }
