@@ -75,16 +75,16 @@ extension VariableReader {
 
     mutating func desk() -> DeskSettings {
         func people(_ variable: Variable) -> Int { number(variable, default: 2, in: 1...5, unit: "people") }
-        return DeskSettings(
-            approvals: ApprovalPolicy(
-                ordinary: people(.transferApprovals),
-                ownerErased: people(.transferApprovalsOwnerErased),
-                risky: people(.transferApprovalsRisky)
-            ),
-            cooling: .seconds(86_400 * number(.transferCoolingDays, default: 90, in: 0...3650, unit: "days")),
-            ownerWindow: .seconds(3600 * number(.transferOwnerHours, default: 72, in: 0...720, unit: "hours")),
-            holds: .seconds(3600 * number(.transferEvidenceHours, default: 24, in: 1...720, unit: "hours"))
+        var settings = DeskSettings()
+        settings.approvals = ApprovalPolicy(
+            ordinary: people(.transferApprovals),
+            ownerErased: people(.transferApprovalsOwnerErased),
+            risky: people(.transferApprovalsRisky)
         )
+        settings.cooling = .seconds(86_400 * number(.transferCoolingDays, default: 90, in: 0...3650, unit: "days"))
+        settings.ownerWindow = .seconds(3600 * number(.transferOwnerHours, default: 72, in: 0...720, unit: "hours"))
+        settings.holds = .seconds(3600 * number(.transferEvidenceHours, default: 24, in: 1...720, unit: "hours"))
+        return settings
     }
 
     mutating func outbox() -> Config.Outbox? {

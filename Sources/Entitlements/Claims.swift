@@ -4,7 +4,7 @@
 package struct ClaimFindings: Sendable, Hashable {
     package var clientError: ClientError?
     /// What the typed ids led to; empty where nothing was found or asked.
-    package var found: [FoundPurchase]
+    package var found: [FoundPurchase] = []
     /// Why the lookup of a reported id failed; an answer that there is nothing has to wait for it.
     package var failure: ReadFailure?
     /// The stores in which typed ids led to items that can't be read.
@@ -13,12 +13,6 @@ package struct ClaimFindings: Sendable, Hashable {
     package var unreadable: Set<Store> = []
     /// Proofs that did not verify, by kind and fault.
     package var refusals: [String] = []
-
-    package init(clientError: ClientError? = nil, found: [FoundPurchase] = [], failure: ReadFailure? = nil) {
-        self.failure = failure
-        self.clientError = clientError
-        self.found = found
-    }
 }
 
 /// A purchase that a typed id led to.
@@ -76,13 +70,9 @@ package enum ClientError: String, Sendable, CaseIterable {
         self = Self.spellings[isNegative ? "-" + folded : folded] ?? .other
     }
 
-    private static let spellings: [String: ClientError] = {
-        var table: [String: ClientError] = [:]
-        for (error, names) in names {
-            for name in names { table[name] = error }
-        }
-        return table
-    }()
+    private static let spellings = Dictionary(
+        uniqueKeysWithValues: names.flatMap { error, names in names.map { ($0, error) } }
+    )
 
     /// Spellings by meaning: Onside, RevenueCat (names and numbers), StoreKit 1 and 2, Play Billing.
     private static let names: [ClientError: [String]] = [

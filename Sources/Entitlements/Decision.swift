@@ -9,14 +9,7 @@ package struct Decision: Hashable, Sendable {
     /// When the stores were asked.
     package let askedAt: Instant
     /// An operator has approved the demotions of its run, this one among them.
-    package let isApproved: Bool
-
-    package init(_ verdict: Verdict, nextCheck: ScheduledCheck?, askedAt: Instant, isApproved: Bool = false) {
-        self.verdict = verdict
-        self.nextCheck = nextCheck
-        self.askedAt = askedAt
-        self.isApproved = isApproved
-    }
+    package var isApproved = false
 
     /// Whether it is a demotion that counts toward the brake.
     package var countsTowardBrake: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isApproved }
@@ -30,7 +23,7 @@ package struct Decision: Hashable, Sendable {
         verdict.absence = .keep
         verdict.explanation += " " + reason
         // Where a store may stay silent for good, nothing else would bring the user up again.
-        return Decision(verdict, nextCheck: ScheduledCheck(at: askedAt + .seconds(86_400)), askedAt: askedAt)
+        return Decision(verdict: verdict, nextCheck: ScheduledCheck(at: askedAt + .seconds(86_400)), askedAt: askedAt)
     }
 
     fileprivate func limited(by hold: RunLimit?, _ allowance: inout Int?) -> Decision {
@@ -41,7 +34,7 @@ package struct Decision: Hashable, Sendable {
                 by: .proposed,
                 "Run \(run) writes its demotions together, once everybody was read, or none of them."
             )
-        case .approved: return Decision(verdict, nextCheck: nextCheck, askedAt: askedAt, isApproved: true)
+        case .approved: return Decision(verdict: verdict, nextCheck: nextCheck, askedAt: askedAt, isApproved: true)
         case nil: break
         }
         guard let left = allowance else { return self }

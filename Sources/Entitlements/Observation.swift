@@ -173,7 +173,6 @@ package struct Observation: Hashable, Sendable {
     }
 
     package var isFamilyShared: Bool { ownership == "family_shared" }
-    package var isSandbox: Bool { environment != "production" }
 
     /// Whether the store has said that the period's end is final.
     package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }

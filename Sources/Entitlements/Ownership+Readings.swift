@@ -120,7 +120,7 @@ struct AttributedReading {
     private func isBesideOwn(_ place: Int) -> Bool {
         let item = observations[place]
         guard let account = item.storeAccount, item.owner == .unnamed, !item.isFamilyShared,
-            accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access,
+            item.accessState == .access,
             // RevenueCat or another witness of the same purchase has named an owner.
             !rows[place].contains(where: { contradicts($0, userKey) || $0.isFamilyShared })
         else { return false }

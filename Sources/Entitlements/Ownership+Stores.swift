@@ -53,9 +53,7 @@ func attributeByStore(
     case .unattributable: return owner == userKey ? own() : .unattributed(purchase: oldest?.id)
     case .unnamed, .askedUser, .anonymous, .otherUser:
         if owner == userKey { return own() }
-        let givesAccess =
-            accessState(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
-            == .access
+        let givesAccess = observation.accessState == .access
         // No user becomes the owner of what is over, nor a user who can't use it.
         guard observation.isSubmitted, givesAccess, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
             return .unowned(purchase: oldest?.id, merging: rest)

@@ -97,7 +97,7 @@ package struct ScheduledCheck: Hashable, Sendable {
 
     private static func check(of item: Observation, after now: Instant, _ jitter: Jitter) -> Instant? {
         let isOnside = item.source == .onside
-        let accessState = accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess)
+        let accessState = item.accessState
         let soonest = isOnside && accessState == .access ? now + longest : nil
         let changes = item.changesAt.map { $0 + jitter.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
         if item.status.known == .scheduled, let changes { return changes }
@@ -152,4 +152,24 @@ package struct Jitter: Hashable, Sendable {
 
     /// The duration, or up to a quarter less.
     func shortened(_ duration: Duration) -> Duration { duration * (1 - share / 4) }
+}
+
+/// A store's event that announced access: what is read in the moments after it may not show yet what it announces.
+enum ReadLag {
+    /// How long a reading without access is not believed.
+    static let settles = Duration.seconds(30)
+    /// The same where access would be taken away: no user waits for that.
+    static let holds = Duration.seconds(120)
+    /// Checks after it was believed all the same.
+    static let checks: [Duration] = [.seconds(300), .seconds(1800)]
+
+    /// When to check again.
+    ///
+    /// - Parameters:
+    ///   - now: when the reading began that shows no access.
+    ///   - at: when the event came.
+    /// - Returns: `nil`: not any more.
+    static func nextCheck(after now: Instant, at: Instant) -> Instant? {
+        checks.map { at + $0 }.first { now < $0 }
+    }
 }

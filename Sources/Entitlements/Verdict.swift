@@ -152,40 +152,18 @@ package struct TicketRequest: Hashable, Sendable {
 /// What was decided for one job, and by which rule.
 package struct Verdict: Hashable, Sendable {
     package var rule: Rule
-    package var action: Action
+    package var action = Action.none
     package var outcome: Outcome
     package var messageKey: MessageKey?
-    package var absence: AbsenceNote
-    package var tickets: [TicketRequest]
+    package var absence = AbsenceNote.keep
+    package var tickets: [TicketRequest] = []
     /// A reconcile of the user follows.
-    package var enqueuesReconcile: Bool
+    package var enqueuesReconcile = false
     /// The end was announced before it came: the brake does not count it.
-    package var wasAnnounced: Bool
+    package var wasAnnounced = false
     /// Entitlements that were detached from products of purchases that go on at the store.
     package var detached: Set<String> = []
     package var explanation: String
-
-    package init(
-        _ rule: Rule,
-        _ action: Action = .none,
-        outcome: Outcome,
-        messageKey: MessageKey? = nil,
-        absence: AbsenceNote = .keep,
-        tickets: [TicketRequest] = [],
-        enqueuesReconcile: Bool = false,
-        wasAnnounced: Bool = false,
-        explanation: String
-    ) {
-        self.rule = rule
-        self.action = action
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.absence = absence
-        self.tickets = tickets
-        self.enqueuesReconcile = enqueuesReconcile
-        self.wasAnnounced = wasAnnounced
-        self.explanation = explanation
-    }
 }
 
 /// What a job comes to: a verdict, or another try.

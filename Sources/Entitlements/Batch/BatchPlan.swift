@@ -74,7 +74,7 @@ package struct BatchPlan {
         contested: [Purchase] = []
     ) {
         guard !canceled else {
-            ends.append(end(item, .canceled, outcome: nil, attempt: item.job.attempt))
+            ends.append(JobEnd(item.job, .canceled, outcome: nil))
             return
         }
         let owned = ledger + contested
@@ -179,7 +179,7 @@ package struct BatchPlan {
                     coverage: item.reading.coverage,
                     isExplained: input.isExplained,
                     decision: Decision(
-                        verdict,
+                        verdict: verdict,
                         nextCheck: ScheduledCheck(
                             item.reading,
                             attributions,
@@ -214,9 +214,7 @@ package struct BatchPlan {
                 "Purchases that still run have lost an entitlement that gave access: attach it to its product again in"
                 + " RevenueCat's dashboard (\(names)). No user is demoted for it."
         }
-        let proven = input.ledger.filter {
-            accessState(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) == .access
-        }
+        let proven = input.ledger.filter { $0.accessState == .access }
         guard !proven.isEmpty else { return }
         if verdict.rule == .firstAbsence {
             for row in proven where !input.listed.contains(row.id) {

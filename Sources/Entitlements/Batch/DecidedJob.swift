@@ -19,15 +19,6 @@ package struct DecidedJob {
     /// Where it confirms a decision, and is none of its own.
     package var confirmation: JobEnd.Confirmation?
 
-    init(job: ClaimedJob, user: User?, facts: UserFacts?, coverage: Coverage, isExplained: Bool, decision: Decision) {
-        self.job = job
-        self.user = user
-        self.facts = facts
-        self.coverage = coverage
-        self.isExplained = isExplained
-        self.decision = decision
-    }
-
     package var askedAt: Instant { decision.askedAt }
     package var countsTowardBrake: Bool { decision.countsTowardBrake }
 

@@ -17,12 +17,6 @@ package struct JobRequest: Sendable, Hashable {
     package var proofs: String?
     package var clientError: String?
     package var productIDs: [String]?
-
-    package init(proofs: String? = nil, clientError: String? = nil, productIDs: [String]? = nil) {
-        self.proofs = proofs
-        self.clientError = clientError
-        self.productIDs = productIDs
-    }
 }
 
 /// A job leased to this process.

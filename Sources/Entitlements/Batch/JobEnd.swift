@@ -16,6 +16,26 @@ package struct JobEnd: Sendable {
     /// What stands for a decision of its own, where the job only confirmed one.
     package var confirmation: Confirmation?
 
+    package init(id: UUID, userKey: Int64, kind: JobKind, state: State, outcome: Outcome?, attempt: Int) {
+        self.id = id
+        self.userKey = userKey
+        self.kind = kind
+        self.state = state
+        self.outcome = outcome
+        self.attempt = attempt
+    }
+
+    package init(_ job: ClaimedJob, _ state: State, outcome: Outcome?) {
+        self.init(
+            id: job.id,
+            userKey: job.userKey,
+            kind: job.kind,
+            state: state,
+            outcome: outcome,
+            attempt: job.attempt
+        )
+    }
+
     /// A decision that was confirmed.
     package struct Confirmation: Sendable, Hashable {
         /// The number among decisions.
@@ -27,30 +47,6 @@ package struct JobEnd: Sendable {
             self.id = id
             self.decision = decision
         }
-    }
-
-    package init(
-        id: UUID,
-        userKey: Int64,
-        kind: JobKind,
-        state: State,
-        outcome: Outcome?,
-        messageKey: MessageKey? = nil,
-        ticketID: Int64? = nil,
-        attempt: Int,
-        lastError: String? = nil,
-        confirmation: Confirmation? = nil
-    ) {
-        self.confirmation = confirmation
-        self.id = id
-        self.userKey = userKey
-        self.kind = kind
-        self.state = state
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.ticketID = ticketID
-        self.attempt = attempt
-        self.lastError = lastError
     }
 }
 

@@ -1,36 +1,20 @@
 /// What is on record around a case: earlier cases and transfers of its people and its purchase, and what is frozen.
 package struct CaseBackground: Hashable, Sendable {
     /// What was moved.
-    package var history: [CasePast]
+    package var history: [CasePast] = []
     /// Cases that ended, and transfers that were stopped.
-    package var passed: [CasePast]
+    package var passed: [CasePast] = []
     /// When a store last said that the purchase was refunded, as far as we asked.
     package var refundSeenAt: Instant?
     /// When money paid for it was last taken back as fraud or by a chargeback, as a store's list says.
     package var chargedBackAt: Instant?
     /// The same was done with something that would move along.
-    package var movesChargedBack: Bool
+    package var movesChargedBack = false
     /// When the claimant came, where the question is which account was first.
     package var claimedAt: Instant?
-    package var frozen: FrozenAssets
+    package var frozen = FrozenAssets()
 
-    package init(
-        history: [CasePast] = [],
-        passed: [CasePast] = [],
-        refundSeenAt: Instant? = nil,
-        chargedBackAt: Instant? = nil,
-        movesChargedBack: Bool = false,
-        claimedAt: Instant? = nil,
-        frozen: FrozenAssets = FrozenAssets()
-    ) {
-        self.history = history
-        self.passed = passed
-        self.refundSeenAt = refundSeenAt
-        self.chargedBackAt = chargedBackAt
-        self.movesChargedBack = movesChargedBack
-        self.claimedAt = claimedAt
-        self.frozen = frozen
-    }
+    package init() {}
 }
 
 /// How often something happened to one side of a case, or to its purchase, and when last.

@@ -19,11 +19,6 @@ package struct Suggestion: Hashable, Sendable {
     package var verdict: CaseVerdict?
     package var reason: Reason
 
-    package init(verdict: CaseVerdict?, reason: Reason) {
-        self.verdict = verdict
-        self.reason = reason
-    }
-
     package enum Reason: String, Sendable, CaseIterable, Codable {
         case nothingToTransfer = "nothing_to_transfer"
         case notTransferable = "not_transferable"
@@ -116,4 +111,15 @@ package func suggest(_ facts: Set<TransferFact>) -> Suggestion {
         return Suggestion(verdict: rule.verdict, reason: rule.reason)
     }
     return Suggestion(verdict: nil, reason: .noProof)
+}
+
+/// What support may ask a claimant; the rows of the table `desk_question`, to which a team may add.
+package enum DeskQuestion: String, Sendable, CaseIterable {
+    case proofOfPurchase = "proof_of_purchase"
+    case orderNumber = "order_number"
+    case whichStore = "which_store"
+    /// Whether there is another account in the app.
+    case otherAccount = "other_account"
+    /// To sign in with that account and restore there.
+    case signInThere = "sign_in_there"
 }

@@ -57,7 +57,7 @@ struct PastLedger {
         if let first = step.items.first { readAt = max(readAt ?? first.askedAt, first.askedAt) }
         sawExplanation =
             sawExplanation || step.items.contains(where: \.canExplain)
-            || owned.contains { canExplain($0.kind, $0.status, $0.givesAccess, $0.entitlements) }
+            || owned.contains(where: \.canExplain)
         switch decision.absence {
         case .keep: break
         case .clear: (absentSince, movedAwayAt) = (nil, nil)
@@ -93,7 +93,7 @@ struct PastLedger {
         let owner = item.counts ? item.userKey : before?.ownerKey
         // Only what gave access explains that it is gone.
         if let before, before.ownerKey == userKey, owner != userKey, !before.carried.isEmpty,
-            accessState(of: before.kind, status: before.status, givesAccess: before.givesAccess) == .access
+            before.accessState == .access
         {
             movedAwayAt = item.askedAt
         }
@@ -136,20 +136,8 @@ extension PastItem {
 
     /// Whether a user's type can rest on it, by some catalogue.
     var canExplain: Bool {
-        guard counts || attribution == "same_account", let item = observation else { return false }
-        return Entitlements.canExplain(item.kind, item.status, item.givesAccess, item.entitlements)
+        (counts || attribution == "same_account") && observation?.canExplain == true
     }
-}
-
-private func canExplain(
-    _ kind: Observation.Kind,
-    _ status: StoreStatus,
-    _ givesAccess: Bool?,
-    _ entitlements: [String]
-) -> Bool {
-    let accessState = accessState(of: kind, status: status, givesAccess: givesAccess)
-    guard accessState != .pending else { return false }
-    return !entitlements.isEmpty || kind == .subscription && accessState == .ended
 }
 
 extension PastDecision {

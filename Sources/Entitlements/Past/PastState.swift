@@ -83,7 +83,7 @@ extension UserHistory {
         if unread > 0 { unknowns.append(.unreadPurchases(unread)) }
         // Where the oldest are left out, their readings are as well.
         if missing > 0, !isCut { unknowns.append(.readingsMissing(missing)) }
-        if sandboxUntil != nil, ledger.rows.values.contains(where: { $0.purchase.environment != "production" }) {
+        if sandboxUntil != nil, ledger.rows.values.contains(where: { $0.purchase.isSandbox }) {
             unknowns.append(.sandboxSince)
         }
         if isCut { unknowns.append(.cut) }
@@ -115,11 +115,7 @@ extension UserHistory {
                     kind: purchase.kind,
                     productID: row.productID,
                     status: purchase.status.raw,
-                    accessState: accessState(
-                        of: purchase.kind,
-                        status: purchase.status,
-                        givesAccess: purchase.givesAccess
-                    ),
+                    accessState: purchase.accessState,
                     givesAccess: purchase.givesAccess,
                     periodEndsAt: purchase.periodEndsAt,
                     endAnnounced: purchase.endAnnounced,

@@ -145,8 +145,7 @@ private struct PastInput {
     /// Names what a store gave access to, and what gives none today.
     private func changedProducts(_ input: DecisionInput) -> String {
         let items = zip(input.reading.observations, input.attributions).filter { item, attribution in
-            attribution.mayGiveAccess
-                && accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+            attribution.mayGiveAccess && item.accessState == .access
         }
         let keys = Set(items.flatMap(\.0.entitlements)).filter { input.catalog.mapping(of: [$0]) != .access }
         guard !keys.isEmpty else { return "" }
@@ -229,8 +228,7 @@ private struct PastInput {
         let seen = Set(listed.compactMap(\.purchase))
         return Set(
             ledger.owned.filter { row in
-                let accessState = accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess)
-                return !seen.contains(row.id) && (accessState == .access || accessState == .unsettled)
+                !seen.contains(row.id) && (row.accessState == .access || row.accessState == .unsettled)
             }.map(\.source)
         )
     }

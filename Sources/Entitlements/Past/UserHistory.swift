@@ -5,41 +5,24 @@
 package struct UserHistory: Sendable {
     package var userKey: Int64
     /// Oldest first.
-    package var decisions: [PastDecision]
+    package var decisions: [PastDecision] = []
     /// What readings said, in the order in which it was recorded; of other users only what concerns this one's purchases.
-    package var items: [PastItem]
-    package var grants: [PastGrant]
+    package var items: [PastItem] = []
+    package var grants: [PastGrant] = []
     /// The ledger's rows as they stand now: those the user owns or lost, and those that the items name.
-    package var lineages: [Lineage]
+    package var lineages: [Lineage] = []
     /// Transfers from the user or to them, oldest first.
-    package var transfers: [PastTransfer]
+    package var transfers: [PastTransfer] = []
     /// Until when sandbox purchases count; since when is not on record.
     package var sandboxUntil: Instant?
     /// A purchase or grant was seen by now.
     package var everObserved: Bool
     /// There is more than was loaded: the oldest part is missing.
-    package var isCut: Bool
+    package var isCut = false
 
-    package init(
-        userKey: Int64,
-        decisions: [PastDecision] = [],
-        items: [PastItem] = [],
-        grants: [PastGrant] = [],
-        lineages: [Lineage] = [],
-        transfers: [PastTransfer] = [],
-        sandboxUntil: Instant? = nil,
-        everObserved: Bool = false,
-        isCut: Bool = false
-    ) {
+    package init(userKey: Int64, everObserved: Bool = false) {
         self.userKey = userKey
-        self.decisions = decisions
-        self.items = items
-        self.grants = grants
-        self.lineages = lineages
-        self.transfers = transfers
-        self.sandboxUntil = sandboxUntil
         self.everObserved = everObserved
-        self.isCut = isCut
     }
 }
 
