@@ -42,10 +42,7 @@ private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> L
         )
     }
     if !input.reading.unreadable.isEmpty {
-        return Lapse(
-            rule: .unreadableItem,
-            explanation: unreadable(input) + " so nothing is taken away."
-        )
+        return Lapse(rule: .unreadableItem, explanation: unreadable(input) + " so nothing is taken away.")
     }
     if summary.hasUnknownStatus {
         return Lapse(

@@ -113,13 +113,7 @@ package func attribute(
     case .anonymous: return .anonymous
     case .askedUser: break
     case .account, .otherAccount, .heldElsewhere, .unnamed, .unattributable:
-        return attributeByStore(
-            observation,
-            holders: holders,
-            userKey: userKey,
-            eligible: eligible,
-            askedAt: askedAt
-        )
+        return attributeByStore(observation, holders: holders, userKey: userKey, eligible: eligible, askedAt: askedAt)
     }
     // The oldest row survives a merger; ids break ties so that every worker picks the same one.
     let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }

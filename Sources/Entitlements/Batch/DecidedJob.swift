@@ -29,14 +29,7 @@ package struct DecidedJob {
 
     /// The same with another decision, before anything is written.
     package func with(_ decision: Decision) -> DecidedJob {
-        DecidedJob(
-            job: job,
-            user: user,
-            facts: facts,
-            coverage: coverage,
-            isExplained: isExplained,
-            decision: decision
-        )
+        DecidedJob(job: job, user: user, facts: facts, coverage: coverage, isExplained: isExplained, decision: decision)
     }
 
     /// The type that this decision settles, or that an earlier one did where this one leaves open whether the type is right.
