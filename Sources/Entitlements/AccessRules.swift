@@ -88,9 +88,7 @@ private let accessStates: [AccessKey: AccessState] = Dictionary(
     uniquingKeysWith: { first, _ in first }
 )
 
-/// Finds a store status in the table.
-///
-/// - Returns: the access state; `unknown` for a subscription without `gives_access`, which no decoder lets through.
+/// Finds a store status in the table; `unknown` for a subscription without `gives_access`, which no decoder lets through.
 package func accessState(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> AccessState {
     let answer = kind == .subscription ? givesAccess : nil
     return accessStates[AccessKey(kind: kind, status: status.known, givesAccess: answer)] ?? .unknown

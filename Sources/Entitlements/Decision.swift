@@ -1,6 +1,6 @@
 /// What was decided for one job of a batch.
 ///
-/// A decision is made in three pure steps: `decide` finds the verdict, `limit` holds demotions that may not be written yet, and
+/// It is made in three pure steps: `decide` finds the verdict, `limit` holds demotions that may not be written yet, and
 /// `finalize` refines the outcome once it is known which assets came back. Nothing else changes a verdict.
 package struct Decision: Hashable, Sendable {
     package let verdict: Verdict
@@ -57,26 +57,15 @@ package enum RunLimit: Hashable, Sendable {
     case approved
 }
 
-/// Holds the demotions of a batch that may not be written yet.
-///
-/// - Parameters:
-///   - decisions: the batch's, in order.
-///   - holds: what runs say of their demotions, by the decision's place.
-///   - allowance: how many demotions the brake allows, the first ones of the batch; `nil`: it is not known yet, and holds none.
-/// - Returns: the decisions in the same order; only demotions that count toward the brake differ.
+/// Holds the demotions of a batch that may not be written yet: of those that count toward the brake, all after the first
+/// `allowance` (`nil`: not known yet, none), and those that runs hold, by the decision's place.
 package func limit(_ decisions: [Decision], holds: [Int: RunLimit], allowance: Int?) -> [Decision] {
     var allowance = allowance
     return decisions.enumerated().map { place, decision in decision.limited(by: holds[place], &allowance) }
 }
 
-/// Refines a restore's outcome by the assets that came back.
-///
-/// - Parameters:
-///   - verdict: what was decided.
-///   - kind: of the job.
-///   - changed: assets that came back with the decision.
-///   - isPending: more of them follow in the background.
-/// - Returns: the final verdict: a restore that brought assets back has restored something, whatever the user's type was.
+/// Refines a restore's outcome by the assets that came back, or follow in the background (`isPending`): such a restore has
+/// restored something, whatever the user's type was.
 package func finalize(_ verdict: Verdict, of kind: JobKind, assetsChanged changed: Int, isPending: Bool) -> Verdict {
     guard verdict.action == .grant, kind == .restore else { return verdict }
     var verdict = verdict

@@ -1,6 +1,4 @@
-/// A name by which a store, or RevenueCat, knows a purchase.
-///
-/// Unique in (store, environment).
+/// A name by which a store, or RevenueCat, knows a purchase; unique in (store, environment).
 package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
     package var value: String
     package var store: String
@@ -118,9 +116,7 @@ package struct Observation: Hashable, Sendable {
     package var owner: NamedOwner
     /// The asked user has shown a proof of it, which its store has verified.
     package var isSubmitted = false
-    /// The id that the app gave the store for the buyer, as the store tells it.
-    ///
-    /// Never shown, never logged.
+    /// The id that the app gave the store for the buyer, as the store tells it; never shown, never logged.
     package var accountID: String?
     /// By which of its identifiers the store is asked again; `nil`: it is not asked about single purchases.
     package var lookupID: String?
@@ -130,9 +126,7 @@ package struct Observation: Hashable, Sendable {
     package var boughtAt: Instant?
     /// What Google Play waits for before it keeps the sale.
     package var acknowledgement: Acknowledgement?
-    /// When something changes by itself before the period's end: a pause ends, a part of the purchase begins or ends.
-    ///
-    /// Plans a check; no decision uses it.
+    /// When something changes by itself before the period's end (a pause ends, a part begins or ends): only plans a check.
     package var changesAt: Instant?
     /// The store itself says of a one-time purchase that it ends, and does not tell when.
     package var isLimited = false
@@ -178,9 +172,7 @@ package struct Observation: Hashable, Sendable {
     package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
 }
 
-/// Tells whether two items of a reading belong to one account of a store.
-///
-/// No fact of a purchase: it is not kept.
+/// Tells whether two items of a reading belong to one account of a store: no fact of a purchase, and not kept.
 package struct StoreAccount: Hashable, Sendable {
     /// The id that the store was asked for: all items of one answer belong to one account.
     package var answer: String
@@ -197,16 +189,13 @@ package struct StoreAccount: Hashable, Sendable {
 package struct Acknowledgement: Hashable, Sendable {
     /// The product under which the call is made.
     package var productID: String
-    /// The purchase token.
-    ///
-    /// Never shown, never logged.
+    /// The purchase token; never shown, never logged.
     package var token: String
     package var kind: Observation.Kind
     /// When Google Play refunds and revokes it.
     package var deadline: Instant
-    /// The app's ids for the buyer of a purchase made in Play itself: Google forgets them unless the acknowledgement repeats them.
-    ///
-    /// Never shown, never logged.
+    /// The app's ids for the buyer of a purchase made in Play itself, which Google forgets unless the acknowledgement repeats
+    /// them; never shown, never logged.
     package var accountID: String?
     package var profileID: String?
 

@@ -1,12 +1,6 @@
 /// Decides whose each item of a reading is, in the light of all of them.
 ///
-/// - Parameters:
-///   - observations: the reading's.
-///   - holders: for each item the ledger rows under its identifiers, without repeats.
-///   - userKey: the user who was asked for.
-///   - eligible: whether the user may gain access.
-///   - askedAt: when the read began.
-/// - Returns: whose each item is, in their order.
+/// `holders`: for each item the ledger rows under its identifiers, without repeats. The rest is as of the other `attribute`.
 package func attribute(
     _ observations: [Observation],
     holders: [[Purchase]],

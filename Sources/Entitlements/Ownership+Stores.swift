@@ -7,9 +7,6 @@ func contradicts(_ row: Purchase, _ userKey: Int64) -> Bool {
 ///
 /// An id that the app gave the store names the owner where the ledger names no other user; without one, the user who was first to
 /// show a proof of a purchase that gives access.
-///
-/// - Parameters: as of `attribute`.
-/// - Returns: whose the item is; the same whatever the order of the holders.
 func attributeByStore(
     _ observation: Observation,
     holders: [Purchase],

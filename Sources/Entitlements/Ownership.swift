@@ -92,15 +92,10 @@ package enum Attribution: Hashable, Sendable {
     }
 }
 
-/// Decides whose an item is.
+/// Decides whose an item is that was read for a user, the same whatever the order of the holders.
 ///
-/// - Parameters:
-///   - observation: the item, read for the user.
-///   - holders: the ledger rows under its identifiers, without repeats.
-///   - userKey: the user who was asked for.
-///   - eligible: whether the user may gain access.
-///   - askedAt: when the read began.
-/// - Returns: whose the item is; the same whatever the order of the holders.
+/// `holders`: the ledger rows under its identifiers, without repeats. `eligible`: whether the user may gain access. `askedAt`: when
+/// the read began.
 package func attribute(
     _ observation: Observation,
     holders: [Purchase],

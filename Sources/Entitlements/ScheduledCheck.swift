@@ -44,12 +44,6 @@ package struct ScheduledCheck: Hashable, Sendable {
     }
 
     /// Plans the next check; there is no plan where the reading says nothing about it.
-    ///
-    /// - Parameters:
-    ///   - reading: what was read.
-    ///   - attributions: whose each item is, in the order of the reading.
-    ///   - outcome: what was decided.
-    ///   - known: what else there is to go by.
     package init?(
         _ reading: Reading,
         _ attributions: [Attribution],
@@ -132,9 +126,7 @@ package struct Jitter: Hashable, Sendable {
 
     private init(share: Double) { self.share = share }
 
-    /// A user's place.
-    ///
-    /// - Parameter userKey: neighbours have places far apart.
+    /// A user's place; neighbouring keys have places far apart.
     package init(userKey: Int64) {
         // SplitMix64's finalizer: any bit of the key changes about half of the bits of the result.
         var bits = UInt64(bitPattern: userKey) &+ 0x9e37_79b9_7f4a_7c15
@@ -163,12 +155,7 @@ enum ReadLag {
     /// Checks after it was believed all the same.
     static let checks: [Duration] = [.seconds(300), .seconds(1800)]
 
-    /// When to check again.
-    ///
-    /// - Parameters:
-    ///   - now: when the reading began that shows no access.
-    ///   - at: when the event came.
-    /// - Returns: `nil`: not any more.
+    /// When to check again after a reading without access that began at `now`, for an event that came at `at`; `nil`: not any more.
     static func nextCheck(after now: Instant, at: Instant) -> Instant? {
         checks.map { at + $0 }.first { now < $0 }
     }

@@ -47,8 +47,7 @@ private let firstSeenWindow = Duration.seconds(3 * 86400)
 
 /// The tickets of a restore whose reads are used up, where it is proven all the same that the purchases are others'.
 ///
-/// - Parameter input: the last read, which did not suffice for an answer.
-/// - Returns: empty where nothing is proven, and for users whose access is in doubt.
+/// None where nothing is proven, and for users whose access is in doubt.
 package func provenMismatch(_ input: DecisionInput) -> [TicketRequest] {
     guard input.kind == .restore, input.user?.type == .free, contradiction(input) == nil else { return [] }
     return shownTickets(input)

@@ -92,6 +92,15 @@ package enum Action: String, Sendable, CaseIterable {
     case grant
     /// Access is gone: the type becomes `free`, assets freeze.
     case demote
+
+    /// The type that it gives the user.
+    var type: UserType? {
+        switch self {
+        case .none: nil
+        case .grant: .subscriber
+        case .demote: .free
+        }
+    }
 }
 
 /// What becomes of the note that a full read found no access and no word.

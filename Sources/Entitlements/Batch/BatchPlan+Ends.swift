@@ -1,11 +1,6 @@
 /// How the jobs of a batch end that get no verdict: they are tried again, or die.
 extension BatchPlan {
-    /// Plans the next try of a job, or its end.
-    ///
-    /// - Parameters:
-    ///   - item: what was read.
-    ///   - failure: why that does not suffice for an answer.
-    ///   - proven: tickets for what it proves all the same.
+    /// Plans the next try of a job, or its end, with tickets for what was proven all the same.
     mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure, proven: [TicketRequest] = []) {
         switch failure.code {
         case .unauthorized:

@@ -77,23 +77,15 @@ package struct BatchPlan {
             ends.append(JobEnd(item.job, .canceled, outcome: nil))
             return
         }
-        let owned = ledger + contested
-        let isOutranked = !dated.isEmpty && owned.contains { dated.contains($0.id) }
-        if isDated || isOutranked {
-            tryAgain(item, after: ReadFailure(.overtaken))
-            return
-        }
-        // An older read than the one applied last says nothing new, and its silence says something wrong.
-        if let readAt = facts?.readAt, readAt > item.reading.askedAt, item.reading.coverage != .none {
-            tryAgain(item, after: ReadFailure(.overtaken))
-            return
-        }
         let keys = Set(item.reading.observations.flatMap { $0.identifiers.map(\.key) })
         let rows = item.reading.observations.map { observation in
             Array(Set(observation.identifiers.compactMap { holders[$0.key] }))
         }
         let ids = Set(rows.joined().map(\.id))
-        guard dated.isDisjoint(with: ids) else {
+        let isOutranked = isDated || !dated.isDisjoint(with: ids.union((ledger + contested).map(\.id)))
+        // An older read than the one applied last says nothing new, and its silence says something wrong.
+        let isOlder = facts?.readAt.map { $0 > item.reading.askedAt && item.reading.coverage != .none } ?? false
+        guard !isOutranked, !isOlder else {
             tryAgain(item, after: ReadFailure(.overtaken))
             return
         }

@@ -35,20 +35,12 @@ package struct DecidedJob {
     /// The type that this decision settles, or that an earlier one did where this one leaves open whether the type is right.
     package func decidedType(isObserving: Bool) -> UserType? {
         guard !isObserving, let user, user.status.isEligible else { return nil }
-        switch decision.verdict.action {
-        case .grant: return .subscriber
-        case .demote: return .free
-        case .none: return user.type == .free ? .free : facts?.decidedType
-        }
+        return decision.verdict.action.type ?? (user.type == .free ? .free : facts?.decidedType)
     }
 
     /// Whether the type changes, and to what.
     package var newType: UserType? {
-        guard let user else { return nil }
-        switch decision.verdict.action {
-        case .grant: return user.type == .subscriber ? nil : .subscriber
-        case .demote: return user.type == .free ? nil : .free
-        case .none: return nil
-        }
+        guard let user, let type = decision.verdict.action.type, type != user.type else { return nil }
+        return type
     }
 }

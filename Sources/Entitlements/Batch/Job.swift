@@ -1,8 +1,6 @@
 package import FoundationEssentials
 
-/// Where a job waits.
-///
-/// Lower numbers are taken first.
+/// Where a job waits; lower numbers are taken first.
 package enum JobLane: Int16, Sendable, CaseIterable {
     case restore = 0
     case event = 1

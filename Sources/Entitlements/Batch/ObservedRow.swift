@@ -41,13 +41,9 @@ package struct ObservedRow {
     /// Whether that user is the owner: no store names another one.
     package var isAccounts: Bool { if case .foreign = attribution { true } else { false } }
 
-    /// What the ledger takes over where several items of one reading share a row.
+    /// What the ledger takes over where several items of one reading share a row, in the order of the first item.
     ///
-    /// - Parameters:
-    ///   - rows: what was observed.
-    ///   - key: tells which rows are one; a row without a key stands alone.
-    ///   - catalog: what means access.
-    /// - Returns: one for each row of the ledger, in the order of the first item.
+    /// `key` tells which rows are one; a row without a key stands alone.
     package static func prevailing<Key: Hashable>(
         in rows: [ObservedRow],
         by key: (ObservedRow) -> Key?,

@@ -17,9 +17,7 @@ package struct CaseBackground: Hashable, Sendable {
     package init() {}
 }
 
-/// How often something happened to one side of a case, or to its purchase, and when last.
-///
-/// Names tickets by their numbers, and no users.
+/// How often something happened to one side of a case, or to its purchase, and when last; names no users.
 package struct CasePast: Hashable, Sendable, Codable {
     package enum Subject: String, Sendable, CaseIterable, Codable { case claimant, owner, purchase }
 

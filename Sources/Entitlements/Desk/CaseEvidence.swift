@@ -1,6 +1,4 @@
-/// What was found out about a case at one time, as people read it and as approvals are bound to it.
-///
-/// Names users by their keys alone.
+/// What was found out about a case at one time; people read it, and approvals are bound to it. Users are named by keys alone.
 package struct CaseEvidence: Hashable, Sendable, Codable {
     package struct Account: Hashable, Sendable, Codable {
         package var key: Int64
@@ -115,10 +113,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         approvals = settings.approvals.needed(known)
     }
 
-    /// How long the owner has to object before a transfer on this evidence.
-    ///
-    /// - Parameter settings: the desk's.
-    /// - Returns: none at all for an owner who has released the purchase, and has not objected as well.
+    /// How long the owner has to object before a transfer on this evidence: not at all where they have released the purchase, and
+    /// have not objected as well.
     package func ownerWindow(_ settings: DeskSettings) -> Duration {
         facts.contains(.ownerReleased) && !facts.contains(.ownerObjected) ? .zero : settings.ownerWindow
     }

@@ -178,31 +178,18 @@ private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<Tr
 
 /// The users that the ids name which the app gave the stores for the buyer.
 private func tokenFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<TransferFact> {
-    var facts: Set<TransferFact> = []
-    func add(id: String) {
-        switch id {
-        case inputs.claimant.id: facts.insert(.tokenNamesClaimant)
-        case inputs.owner?.id: facts.insert(.tokenNamesOwner)
-        default: facts.insert(.tokenNamesThird)
-        }
+    func fact<Name: Equatable>(_ name: Name, _ claimant: Name?, _ owner: Name?) -> TransferFact {
+        name == claimant ? .tokenNamesClaimant : name == owner ? .tokenNamesOwner : .tokenNamesThird
     }
-    for word in inputs.words {
-        switch (word.observation.owner, word.asked) {
-        case (.account, .claimant): facts.insert(.tokenNamesClaimant)
-        case (.account, .owner): facts.insert(.tokenNamesOwner)
-        case (.account, .holder): facts.insert(.tokenNamesThird)
-        case (.otherAccount(let id), _): add(id: id)
-        case (.askedUser, _), (.anonymous, _), (.otherUser, _), (.heldElsewhere, _), (.unnamed, _),
-            (.unattributable, _):
-            break
+    var facts = Set(
+        inputs.words.compactMap { word -> TransferFact? in
+            switch word.observation.owner {
+            case .account: fact(word.asked, .claimant, .owner)
+            case .otherAccount(let id): fact(id, inputs.claimant.id, inputs.owner?.id)
+            case .askedUser, .anonymous, .otherUser, .heldElsewhere, .unnamed, .unattributable: nil
+            }
         }
-    }
-    if let named = purchase.accountKey {
-        switch named {
-        case inputs.claimant.key: facts.insert(.tokenNamesClaimant)
-        case inputs.owner?.key: facts.insert(.tokenNamesOwner)
-        default: facts.insert(.tokenNamesThird)
-        }
-    }
+    )
+    if let key = purchase.accountKey { facts.insert(fact(key, inputs.claimant.key, inputs.owner?.key)) }
     return facts
 }

@@ -52,13 +52,9 @@ package struct CaseLookup: Hashable, Sendable, Codable {
         case isSubject = "is_subject"
     }
 
-    /// Lays out what one store said.
+    /// Lays out what one store said; `nil`: no store could be asked.
     ///
-    /// - Parameters:
-    ///   - claim: the id.
-    ///   - lookup: the store's answer; `nil`: no store could be asked.
-    ///   - purchases: to which of our purchases it leads.
-    ///   - subject: the purchase in question.
+    /// `purchases`: to which of ours it leads. `subject`: the one in question.
     package init(_ claim: CaseClaim, _ lookup: StoreLookup?, purchases: Set<Int64> = [], subject: Int64? = nil) {
         store = lookup?.store.rawValue
         id = claim.masked
@@ -75,9 +71,8 @@ package struct CaseLookup: Hashable, Sendable, Codable {
 
 /// Whether a reported id is one that no store knows: all that can be asked say so.
 ///
-/// - Parameter lookups: what each store said of the one id.
-/// - Returns: `false` where a store has not answered, where the id may be of a kind without a lookup, and where RevenueCat
-///   alone was asked, which may know of a purchase late: none of that speaks against the id.
+/// A store that has not answered, a kind of id without a lookup, and RevenueCat alone, which may know of a purchase late, do not
+/// speak against the id.
 package func isDisproven(_ lookups: [StoreLookup]) -> Bool {
     lookups.contains { $0.answer == .unknown && $0.store != .revenueCat }
         && lookups.allSatisfy { $0.answer == .unknown || $0.answer == .impossible(.storeOff) }

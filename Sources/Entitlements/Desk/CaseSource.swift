@@ -18,12 +18,7 @@ package struct CaseSource: Hashable, Sendable, Codable {
 
     /// What the sources answered whose word on the purchase counts: RevenueCat, and the store that sold it.
     ///
-    /// - Parameters:
-    ///   - inputs: what was found.
-    ///   - asked: the sources that are configured.
-    ///   - silent: those that did not answer in full, and why.
-    ///   - before: what they had answered by the evidence before.
-    /// - Returns: one line for each source, in the order of `Store`.
+    /// `asked`: the sources that are configured. `silent`: those that did not answer in full. `before`: of the evidence before.
     package static func answers(
         _ inputs: CaseInputs,
         asked: Set<Store>,

@@ -102,15 +102,10 @@ package let suggestionRules: [SuggestionRule] = [
     SuggestionRule([.proofFailed], .refuse, .proofFailed),
 ]
 
-/// What the machine would do with a case.
-///
-/// - Parameter facts: all that is known.
-/// - Returns: the first row's word; without any, that there is no proof.
+/// What the machine would do with a case, by all that is known: the first row's word; without any, that there is no proof.
 package func suggest(_ facts: Set<TransferFact>) -> Suggestion {
-    for rule in suggestionRules where rule.holds(facts) {
-        return Suggestion(verdict: rule.verdict, reason: rule.reason)
-    }
-    return Suggestion(verdict: nil, reason: .noProof)
+    let rule = suggestionRules.first { $0.holds(facts) }
+    return Suggestion(verdict: rule?.verdict, reason: rule?.reason ?? .noProof)
 }
 
 /// What support may ask a claimant; the rows of the table `desk_question`, to which a team may add.

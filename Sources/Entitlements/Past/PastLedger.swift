@@ -31,9 +31,7 @@ struct PastLedger {
         rows.values.map(\.purchase).filter { $0.ownerKey == userKey }.sorted { $0.id < $1.id }
     }
 
-    /// Whether the host made the user a subscriber between the last decision and this one.
-    ///
-    /// Such a decision is `unexplained` whatever was seen before.
+    /// Whether the host made the user a subscriber between the last decision and this one, which then is `unexplained`.
     func isSetByHost(_ decision: PastDecision) -> Bool { decision.typeBefore == .subscriber && decidedType == .free }
 
     mutating func apply(_ transfer: PastTransfer) {

@@ -9,21 +9,8 @@ package struct PastState: Hashable, Sendable {
         }
 
         package var owner: Owner
-        package var store: String
-        package var environment: String
-        package var kind: Observation.Kind
+        package var purchase: Purchase
         package var productID: String?
-        /// The store's raw word.
-        package var status: String
-        /// What that word comes to.
-        package var accessState: AccessState
-        package var givesAccess: Bool?
-        package var periodEndsAt: Instant?
-        package var endAnnounced: Bool
-        /// When the store was asked.
-        package var observedAt: Instant
-        /// Who said so.
-        package var source: Store
     }
 
     /// What cannot be said, and why.
@@ -61,10 +48,7 @@ package struct PastState: Hashable, Sendable {
 }
 
 extension UserHistory {
-    /// Rebuilds how the user stood.
-    ///
-    /// - Parameter moment: when; what was recorded later is left out.
-    /// - Returns: what was known then, and what cannot be said.
+    /// Rebuilds how the user stood: what was known at a moment, and what cannot be said.
     package func state(at moment: Instant) -> PastState {
         var missing = 0
         let ledger = walk(until: moment) { step, _ in
@@ -101,34 +85,22 @@ extension UserHistory {
 
     private func held(_ ledger: PastLedger, at moment: Instant) -> [PastState.Held] {
         let lines = Dictionary(lineages.map { ($0.id, $0) }) { first, _ in first }
-        return ledger.rows.values.map { row -> (Int64, PastState.Held) in
+        return ledger.rows.values.map { row in
             let purchase = row.purchase
             // Whose another's is may be known by the ledger alone.
             let later = lines[purchase.id].flatMap { $0.ownerSince <= moment ? $0.ownerKey : nil }
             let owner = purchase.ownerKey ?? later
-            return (
-                purchase.id,
-                PastState.Held(
-                    owner: owner == userKey ? .thisUser : owner == nil ? .noUser : .anotherUser,
-                    store: purchase.store,
-                    environment: purchase.environment,
-                    kind: purchase.kind,
-                    productID: row.productID,
-                    status: purchase.status.raw,
-                    accessState: purchase.accessState,
-                    givesAccess: purchase.givesAccess,
-                    periodEndsAt: purchase.periodEndsAt,
-                    endAnnounced: purchase.endAnnounced,
-                    observedAt: purchase.observedAt,
-                    source: purchase.source
-                )
+            return PastState.Held(
+                owner: owner == userKey ? .thisUser : owner == nil ? .noUser : .anotherUser,
+                purchase: purchase,
+                productID: row.productID
             )
         }
         .sorted { left, right in
-            let isOwn = (left.1.owner == .thisUser, right.1.owner == .thisUser)
-            return isOwn.0 != isOwn.1 ? isOwn.0 : (left.1.store, left.0) < (right.1.store, right.0)
+            let isOwn = (left.owner == .thisUser, right.owner == .thisUser)
+            let (one, other) = (left.purchase, right.purchase)
+            return isOwn.0 != isOwn.1 ? isOwn.0 : (one.store, one.id) < (other.store, other.id)
         }
-        .map(\.1)
     }
 }
 

@@ -36,12 +36,6 @@ extension UserHistory {
     ///
     /// Whose an item is was decided with the ledger of its moment and is taken as it was. What only held a demotion back
     /// (the mode, a pause, the brake, a run) is left out on both sides: such a decision agrees with the demotion it held.
-    ///
-    /// - Parameters:
-    ///   - catalog: today's products.
-    ///   - settings: today's; `mode` and `demotionsPaused` are left out.
-    ///   - wanted: which decisions.
-    /// - Returns: one for each, oldest first.
     package func replay(
         catalog: ProductCatalog,
         settings: DecisionSettings,
@@ -115,12 +109,7 @@ private struct PastInput {
             {
                 outcome = .restored
             }
-            let typeAfter: UserType? =
-                switch verdict.action {
-                case .grant: .subscriber
-                case .demote: .free
-                case .none: decision.typeBefore
-                }
+            let typeAfter = verdict.action.type ?? decision.typeBefore
             let agrees =
                 decision.isHeld
                 ? decision.kind == .reconcile ? verdict.action == .demote : outcome != .alreadySubscriber

@@ -10,13 +10,9 @@ extension UserHistory {
         var merged: Set<Int64> = []
     }
 
-    /// Goes through the past.
+    /// Goes through the past, up to a moment, and returns the records as they stood at last.
     ///
-    /// - Parameters:
-    ///   - moment: where to stop; `nil`: at its end.
-    ///   - catalog: what means access; `nil`: not known.
-    ///   - visit: gets each decision of the user with the records as they stood before it.
-    /// - Returns: the records as they stood at last.
+    /// `visit` gets each decision of the user with the records as they stood before it.
     @discardableResult
     func walk(
         until moment: Instant? = nil,
@@ -93,9 +89,7 @@ extension UserHistory {
         return steps
     }
 
-    /// Rows that the user owned by a moment, and of which no reading is on record here.
-    ///
-    /// `reading`: what was read at that very moment.
+    /// Rows that the user owned by a moment, and of which no reading is on record: here, or of that very moment (`reading`).
     func unread(in ledger: PastLedger, at moment: Instant, reading: [PastItem] = []) -> Int {
         lineages.count { line in
             line.ownerKey == userKey && line.mergedInto == nil && line.ownerSince <= moment
