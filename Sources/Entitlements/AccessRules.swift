@@ -12,7 +12,6 @@ package enum AccessState: String, Sendable, CaseIterable {
     case unknown
 }
 
-/// One row of the access table.
 package struct AccessRule: Sendable {
     package var kind: Observation.Kind
     package var status: StoreStatus.Known
@@ -77,21 +76,12 @@ package let accessRules: [AccessRule] = [
     AccessRule(.oneTime, .unknown, nil, .unknown),
 ]
 
-private struct AccessKey: Hashable {
-    var kind: Observation.Kind
-    var status: StoreStatus.Known
-    var givesAccess: Bool?
-}
-
-private let accessStates: [AccessKey: AccessState] = Dictionary(
-    accessRules.map { (AccessKey(kind: $0.kind, status: $0.status, givesAccess: $0.givesAccess), $0.accessState) },
-    uniquingKeysWith: { first, _ in first }
-)
-
 /// Finds a store status in the table; `unknown` for a subscription without `gives_access`, which no decoder lets through.
 package func accessState(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> AccessState {
     let answer = kind == .subscription ? givesAccess : nil
-    return accessStates[AccessKey(kind: kind, status: status.known, givesAccess: answer)] ?? .unknown
+    let known = status.known
+    let rule = accessRules.first { $0.kind == kind && $0.status == known && $0.givesAccess == answer }
+    return rule?.accessState ?? .unknown
 }
 
 /// What decides about access, in a store's statement as in a record of one.

@@ -37,7 +37,6 @@ package struct AccessSummary: Hashable, Sendable {
     /// The user loses what a store had said would end, and nothing else.
     package var wasAnnounced: Bool { allEndsAnnounced && hasRecentEnd && !endedWords.isEmpty }
 
-    /// Lays a reading over the ledger.
     package init(_ input: DecisionInput) {
         margin = input.settings.absenceMargin
         var seen: Set<Int64> = []

@@ -6,12 +6,10 @@ package struct Decision: Hashable, Sendable {
     package let verdict: Verdict
     /// `nil`: what was planned before stands.
     package let nextCheck: ScheduledCheck?
-    /// When the stores were asked.
     package let askedAt: Instant
     /// An operator has approved the demotions of its run, this one among them.
     package var isApproved = false
 
-    /// Whether it is a demotion that counts toward the brake.
     package var countsTowardBrake: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isApproved }
 
     /// The demotion, held by a rule for a reason, a sentence that operators read.

@@ -18,7 +18,6 @@ extension ExactText: CustomStringConvertible {
 }
 
 extension String {
-    /// Whether both are the same bytes.
     package func isExactly(_ other: String) -> Bool { compareExactly(to: other) == 0 }
 
     /// The order of the bytes, as `COLLATE "C"` has it: negative where this text comes first.

@@ -27,7 +27,6 @@ package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
     /// Whether it opens the purchase to any holder of it.
     package var isSecret: Bool { kind == "purchase_token" }
 
-    /// The key without the kind.
     package var key: PurchaseIdentifierKey { .init(value: value, store: store, environment: environment) }
 }
 
@@ -187,7 +186,6 @@ package struct StoreAccount: Hashable, Sendable {
 
 /// A sale that Google Play takes back unless it is acknowledged in time.
 package struct Acknowledgement: Hashable, Sendable {
-    /// The product under which the call is made.
     package var productID: String
     /// The purchase token; never shown, never logged.
     package var token: String
@@ -199,20 +197,11 @@ package struct Acknowledgement: Hashable, Sendable {
     package var accountID: String?
     package var profileID: String?
 
-    package init(
-        productID: String,
-        token: String,
-        kind: Observation.Kind,
-        deadline: Instant,
-        accountID: String? = nil,
-        profileID: String? = nil
-    ) {
+    package init(productID: String, token: String, kind: Observation.Kind, deadline: Instant) {
         self.productID = productID
         self.token = token
         self.kind = kind
         self.deadline = deadline
-        self.accountID = accountID
-        self.profileID = profileID
     }
 }
 
@@ -254,15 +243,14 @@ package struct Reading: Sendable {
     /// When the first request began, by the database's clock.
     package var askedAt: Instant
     package var observations: [Observation]
-    /// Why the reading is not full.
     package var failure: ReadFailure?
-    package var claims: ClaimFindings
+    package var claims = ClaimFindings()
     /// Whose silence means something: the stores that are configured.
     package var covered: Set<Store>
     /// Items that no decision may use, because their owner is not known yet.
     package var withheld: [Observation] = []
     /// The stores that did not answer in full, and why; empty where that is not known by store.
-    package var silent: [Store: ReadFailure]
+    package var silent: [Store: ReadFailure] = [:]
     /// The stores that hold an item of the user's of which it is not known whether it gives access.
     package var unreadable: Set<Store> = []
 
@@ -271,16 +259,12 @@ package struct Reading: Sendable {
         askedAt: Instant,
         observations: [Observation] = [],
         failure: ReadFailure? = nil,
-        claims: ClaimFindings = ClaimFindings(),
-        covered: Set<Store> = Set(Store.allCases),
-        silent: [Store: ReadFailure] = [:]
+        covered: Set<Store> = Set(Store.allCases)
     ) {
         self.covered = covered
-        self.silent = silent
         self.coverage = coverage
         self.askedAt = askedAt
         self.observations = observations
         self.failure = failure
-        self.claims = claims
     }
 }

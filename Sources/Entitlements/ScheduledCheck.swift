@@ -25,9 +25,7 @@ package struct ScheduledCheck: Hashable, Sendable {
 
     /// What is known of a user besides a reading.
     package struct Knowledge: Sendable {
-        /// Whether the verdict gives access.
         package var grants = false
-        /// By which rule the verdict was reached.
         package var rule: Rule?
         /// When an event spoke of access, which a reading may not show yet.
         package var accessEventAt: Instant?

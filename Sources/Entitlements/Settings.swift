@@ -31,7 +31,6 @@ package struct DecisionSettings: Hashable, Sendable {
         self.backgroundCheck = backgroundCheck
     }
 
-    /// The margin of one store.
     package func margin(of store: String) -> Duration {
         store == "play_store" || store == "google_play" ? absenceMarginGooglePlay : absenceMargin
     }

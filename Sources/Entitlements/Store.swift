@@ -1,11 +1,9 @@
-/// The stores that are asked.
 package enum Store: String, Sendable, CaseIterable, Codable {
     case revenueCat = "revenuecat"
     case appStore = "app_store"
     case googlePlay = "google_play"
     case onside
 
-    /// As people know it.
     package var name: String {
         switch self {
         case .revenueCat: "RevenueCat"
@@ -18,7 +16,6 @@ package enum Store: String, Sendable, CaseIterable, Codable {
 
 /// The alarm of a store that refuses our credentials.
 package enum CredentialAlarm {
-    /// What to mend where a store refuses our credentials.
     package static let advice: [Store: String] = [
         .revenueCat: "RevenueCat refuses our key: check REVENUECAT_API_KEY and its permissions.",
         .appStore:
@@ -32,7 +29,6 @@ package enum CredentialAlarm {
             + " ONSIDE_MERCHANT_SECRET and ONSIDE_SECRET_KEY_ID.",
     ]
 
-    /// The name of a store's alarm.
     package static func name(of store: Store) -> String {
         store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"
     }

@@ -136,7 +136,6 @@ private func ticket(_ kind: TicketRequest.Kind, _ claimed: ClaimedPurchase) -> T
 }
 
 extension TicketRequest {
-    /// A ticket about an item that was read.
     init(_ kind: Kind, about item: Observation) {
         self.init(kind: kind, store: item.store, originalID: item.spokenID, deadline: item.acknowledgement?.deadline)
     }

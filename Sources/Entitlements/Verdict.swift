@@ -1,4 +1,3 @@
-/// The two kinds of job.
 package enum JobKind: Int16, Sendable, CaseIterable {
     case restore = 0
     case reconcile = 1
@@ -42,7 +41,6 @@ package enum MessageKey: String, Sendable, CaseIterable {
     case stillChecking = "still_checking"
 }
 
-/// The name of the rule that decided.
 package enum Rule: String, Sendable, CaseIterable {
     case accountGone = "account_gone"
     case notEligible = "not_eligible"
@@ -137,7 +135,6 @@ package struct TicketRequest: Hashable, Sendable {
     /// The claimant has shown a proof.
     package var isSubmitted: Bool = true
 
-    /// Whether the claimant may see it.
     package var isVisible: Bool {
         switch kind {
         case .ownerMismatch, .paidNoAccess, .firstSeenElsewhere, .identityCollision, .sourcesDisagree: true

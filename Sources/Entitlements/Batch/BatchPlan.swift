@@ -62,7 +62,6 @@ package struct BatchPlan {
         self.catalog = catalog
     }
 
-    /// Adds one job, decided.
     package mutating func add(
         _ item: ReadJob,
         user: User?,
@@ -289,7 +288,6 @@ package struct Absence: Hashable {
     package var isUnknown: Bool
 }
 
-/// A ticket that one job asks for.
 package struct WantedTicket {
     package var claimantKey: Int64
     package var jobID: UUID

@@ -1,6 +1,5 @@
 package import FoundationEssentials
 
-/// How a job ended.
 package struct JobEnd: Sendable {
     package enum State: String, Sendable { case done, dead, canceled }
 
@@ -36,7 +35,6 @@ package struct JobEnd: Sendable {
         )
     }
 
-    /// A decision that was confirmed.
     package struct Confirmation: Sendable, Hashable {
         /// The number among decisions.
         package var id: Int64
@@ -50,7 +48,6 @@ package struct JobEnd: Sendable {
     }
 }
 
-/// A job that is tried again.
 package struct JobRetry: Sendable {
     package var userKey: Int64
     package var kind: JobKind

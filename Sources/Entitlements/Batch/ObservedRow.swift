@@ -55,14 +55,11 @@ package struct ObservedRow {
         var groups: [[ObservedRow]] = []
         groups.reserveCapacity(rows.count)
         for row in rows {
-            guard let key = key(row) else {
-                groups.append([row])
-                continue
-            }
-            if let place = places[key] {
+            let key = key(row)
+            if let place = key.flatMap({ places[$0] }) {
                 groups[place].append(row)
             } else {
-                places[key] = groups.count
+                if let key { places[key] = groups.count }
                 groups.append([row])
             }
         }

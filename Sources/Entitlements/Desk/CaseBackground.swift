@@ -24,13 +24,9 @@ package struct CasePast: Hashable, Sendable, Codable {
     package enum What: String, Sendable, CaseIterable, Codable {
         /// Tickets of a claimant; of a purchase, those about it.
         case claimed
-        /// Tickets about purchases of an owner.
         case owned
-        /// Transfers to a user.
         case received
-        /// Transfers from a user.
         case given
-        /// Transfers of the purchase.
         case moved
     }
 
@@ -58,7 +54,6 @@ package struct CasePast: Hashable, Sendable, Codable {
         self.tickets = tickets
     }
 
-    /// Whether something was moved.
     package var isMove: Bool {
         switch what {
         case .claimed, .owned: false
@@ -123,12 +118,7 @@ package struct CaseDocument: Sendable, Encodable {
     /// What each source answered whose word on the purchase counts.
     package var sources: [CaseSource]
 
-    package init(
-        _ evidence: CaseEvidence,
-        _ background: CaseBackground,
-        lookups: [CaseLookup],
-        sources: [CaseSource] = []
-    ) {
+    package init(_ evidence: CaseEvidence, _ background: CaseBackground, lookups: [CaseLookup], sources: [CaseSource]) {
         self.evidence = evidence
         self.background = background
         self.lookups = lookups

@@ -62,7 +62,6 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
 
     package var claimant: Account
     package var owner: Account?
-    /// Our number of the purchase.
     package var purchase: Int64?
     package var holder: CaseHolder
     /// Distinguishes the customer that RevenueCat would move it from.
@@ -77,7 +76,6 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var hindrance: TransferHindrance
     package var verdict: CaseVerdict?
     package var reason: Suggestion.Reason
-    /// How many people have to agree.
     package var approvals: Int
 
     enum CodingKeys: String, CodingKey {

@@ -1,6 +1,5 @@
 /// One side of a case, as the host and our records have it now.
 package struct CaseAccount: Hashable, Sendable {
-    /// Our key of the user.
     package var key: Int64
     /// `nil`: erased, or never one of ours.
     package var id: String?
@@ -59,7 +58,6 @@ package struct HeldItem: Hashable, Sendable {
     }
 }
 
-/// What a transfer is judged by.
 package struct CaseInputs: Sendable {
     package var claimant: CaseAccount
     /// Who owns the purchase in our records.
@@ -95,16 +93,13 @@ package struct CaseInputs: Sendable {
         self.now = now
     }
 
-    /// Whether RevenueCat's own transfer is needed.
     package var needsCall: Bool { holder == .owner || holder == .unclaimed }
 
-    /// Whether an item that RevenueCat holds is the purchase in question.
     func isSubject(_ item: Observation) -> Bool {
         !identifiers.isDisjoint(with: item.identifiers.map(\.key))
     }
 }
 
-/// The settings of the desk.
 package struct DeskSettings: Hashable, Sendable {
     package var approvals = ApprovalPolicy()
     /// How long a purchase that was moved is moved again by seniors alone.

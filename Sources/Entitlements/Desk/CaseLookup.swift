@@ -38,13 +38,11 @@ package struct CaseLookup: Hashable, Sendable, Codable {
 
     /// Which store was asked; `nil`: no store can be asked about such an id.
     package var store: String?
-    /// The id, masked.
     package var id: String
     package var result: Result
     package var obstacle: Obstacle?
     /// Our numbers of the purchases to which it leads; empty where our records know none of them.
     package var purchases: [Int64]
-    /// Whether one of them is the purchase in question.
     package var isSubject: Bool
 
     enum CodingKeys: String, CodingKey {

@@ -1,4 +1,3 @@
-/// How a case can end.
 package enum CaseVerdict: String, Sendable, CaseIterable, Codable {
     /// The purchase moves to the claimant.
     case transfer
@@ -44,7 +43,6 @@ package struct Suggestion: Hashable, Sendable {
     }
 }
 
-/// One row of the table of suggestions.
 package struct SuggestionRule: Sendable {
     /// Any of these.
     package var facts: Set<TransferFact>

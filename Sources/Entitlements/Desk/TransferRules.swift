@@ -15,7 +15,6 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case keyMissing = "key_missing"
     /// The store gives no access any more.
     case lapsed
-    /// The claimant owns it already.
     case ownedByClaimant = "owned_by_claimant"
     case familyShared = "family_shared"
     case refunded
@@ -32,7 +31,6 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case ownerBanned = "owner_banned"
     /// The owner's account was erased, or never was one of ours.
     case ownerErased = "owner_erased"
-    /// The owner said no.
     case ownerObjected = "owner_objected"
     /// The owner released it to this account.
     case ownerReleased = "owner_consented"
@@ -54,7 +52,6 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
 
 /// What a fact means for a transfer; the graver the later.
 package enum TransferHindrance: String, Sendable, CaseIterable, Codable, Comparable {
-    /// It may be transferred.
     case none
     /// Only the senior role may go on.
     case needsSenior = "needs_senior"
@@ -69,7 +66,6 @@ package enum TransferHindrance: String, Sendable, CaseIterable, Codable, Compara
 }
 
 extension TransferFact {
-    /// Whether it stands in the way.
     package var hindrance: TransferHindrance {
         switch self {
         case .lapsed, .ownedByClaimant: .closes
@@ -84,10 +80,8 @@ extension TransferFact {
     }
 }
 
-/// The gravest hindrance among facts.
 package func hindrance(_ facts: Set<TransferFact>) -> TransferHindrance { facts.map(\.hindrance).max() ?? .none }
 
-/// How many people have to agree.
 package struct ApprovalPolicy: Hashable, Sendable {
     /// Distinct approvers for an ordinary transfer.
     package var ordinary: Int

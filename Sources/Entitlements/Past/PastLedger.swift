@@ -26,7 +26,6 @@ struct PastLedger {
         self.catalog = catalog
     }
 
-    /// The user's rows.
     var owned: [Purchase] {
         rows.values.map(\.purchase).filter { $0.ownerKey == userKey }.sorted { $0.id < $1.id }
     }

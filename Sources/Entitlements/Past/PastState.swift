@@ -34,7 +34,6 @@ package struct PastState: Hashable, Sendable {
     package var at: Instant
     /// By the last decision.
     package var type: UserType?
-    /// The last decision.
     package var verdict: PastDecision?
     /// When the newest reading known by then began.
     package var readAt: Instant?
@@ -42,7 +41,6 @@ package struct PastState: Hashable, Sendable {
     package var absentSince: Instant?
     /// The user's own first, then by store.
     package var purchases: [Held]
-    /// Those in force.
     package var grants: [PastGrant]
     package var unknowns: [Unknown]
 }
@@ -105,7 +103,6 @@ extension UserHistory {
 }
 
 extension PastDecision {
-    /// Whether its verdict needs something that was read.
     var restsOnReadings: Bool {
         switch knownRule {
         case .accountGone, .notEligible, .grantAccess: false

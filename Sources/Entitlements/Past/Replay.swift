@@ -151,9 +151,9 @@ private struct PastInput {
             coverage: coverage,
             askedAt: step.items.first?.askedAt ?? decision.at,
             observations: listed.compactMap(\.observation),
-            failure: coverage == .partial ? ReadFailure(.incomplete) : nil,
-            claims: ClaimFindings(clientError: clientError)
+            failure: coverage == .partial ? ReadFailure(.incomplete) : nil
         )
+        reading.claims.clientError = clientError
         for index in reading.observations.indices {
             reading.observations[index].isSubmitted = isSubmitted(listed[index])
         }
@@ -212,7 +212,6 @@ private struct PastInput {
         return Set(listed.compactMap(\.purchase) + alike.map(\.id))
     }
 
-    /// The stores behind what was not listed and not asked for.
     private func unasked(_ listed: [PastItem]) -> Set<Store> {
         let seen = Set(listed.compactMap(\.purchase))
         return Set(

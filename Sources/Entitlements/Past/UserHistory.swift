@@ -37,8 +37,8 @@ package struct PastDecision: Hashable, Sendable {
     package var typeBefore: UserType?
     package var typeAfter: UserType?
     /// Nothing else was written.
-    package var isObserved: Bool
-    package var explanation: String
+    package var isObserved = false
+    package var explanation = ""
 
     package init(
         id: Int64,
@@ -47,9 +47,7 @@ package struct PastDecision: Hashable, Sendable {
         rule: String,
         outcome: String,
         typeBefore: UserType?,
-        typeAfter: UserType?,
-        isObserved: Bool = false,
-        explanation: String = ""
+        typeAfter: UserType?
     ) {
         self.id = id
         self.at = at
@@ -58,8 +56,6 @@ package struct PastDecision: Hashable, Sendable {
         self.outcome = outcome
         self.typeBefore = typeBefore
         self.typeAfter = typeAfter
-        self.isObserved = isObserved
-        self.explanation = explanation
     }
 
     /// The rule, where it is still one.
@@ -87,24 +83,12 @@ package struct PastItem: Hashable, Sendable {
     package var attribution: String?
     package var observation: Observation?
 
-    package init(
-        decision: Int64,
-        recordedAt: Instant,
-        userKey: Int64,
-        askedAt: Instant,
-        coverage: Coverage,
-        purchase: Int64? = nil,
-        attribution: String? = nil,
-        observation: Observation? = nil
-    ) {
+    package init(decision: Int64, recordedAt: Instant, userKey: Int64, askedAt: Instant, coverage: Coverage) {
         self.decision = decision
         self.recordedAt = recordedAt
         self.userKey = userKey
         self.askedAt = askedAt
         self.coverage = coverage
-        self.purchase = purchase
-        self.attribution = attribution
-        self.observation = observation
     }
 }
 
@@ -140,20 +124,11 @@ package struct Lineage: Hashable, Sendable {
     /// The row that it became part of.
     package var mergedInto: Int64?
 
-    package init(
-        id: Int64,
-        ownerKey: Int64?,
-        ownerSince: Instant,
-        firstSeenAt: Instant,
-        transferredAt: Instant? = nil,
-        mergedInto: Int64? = nil
-    ) {
+    package init(id: Int64, ownerKey: Int64?, ownerSince: Instant, firstSeenAt: Instant) {
         self.id = id
         self.ownerKey = ownerKey
         self.ownerSince = ownerSince
         self.firstSeenAt = firstSeenAt
-        self.transferredAt = transferredAt
-        self.mergedInto = mergedInto
     }
 }
 

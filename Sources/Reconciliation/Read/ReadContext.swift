@@ -119,9 +119,9 @@ extension Reading {
             askedAt: askedAt,
             observations: parts.flatMap(\.observations).withoutRepeats,
             failure: parts.compactMap(\.failure).first,
-            covered: stores,
-            silent: silent
+            covered: stores
         )
+        self.silent = silent
         withheld = parts.flatMap(\.withheld)
         unreadable = Set(parts.filter(\.hasUnreadable).map(\.store))
     }

@@ -43,7 +43,7 @@ import Testing
         let hashed = try Self.object(evidence)
         let claim = CaseClaim(kind: "order_id", value: "GPA.1234-5678-9012-34567")
         let lookups = [CaseLookup(claim, StoreLookup(.googlePlay, .unknown))]
-        let shown = try Self.object(CaseDocument(evidence, background, lookups: lookups))
+        let shown = try Self.object(CaseDocument(evidence, background, lookups: lookups, sources: []))
         #expect(Set(shown.keys).subtracting(hashed.keys) == ["frozen", "passed", "lookups"])
         #expect(Set(hashed.keys).isSubset(of: shown.keys))
     }

@@ -85,10 +85,10 @@ struct PastStateTests {
             recordedAt: noon,
             userKey: 2,
             askedAt: noon,
-            coverage: .full,
-            purchase: 7,
-            attribution: "new"
+            coverage: .full
         )
+        before.purchase = 7
+        before.attribution = "new"
         before.observation = item("active", access: true, ends: day)
         past.history.items = [before]
         let paid = item("active", access: true, ends: day * 3)
