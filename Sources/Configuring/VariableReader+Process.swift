@@ -28,12 +28,12 @@ extension VariableReader {
         let margin = number(.absenceMarginSeconds, default: 86_400, in: seconds, unit: "seconds")
         let googlePlay = number(.absenceMarginGooglePlaySeconds, default: 172_800, in: seconds, unit: "seconds")
         let background = number(.backgroundCheckDays, default: 30, in: 0...365, unit: "days")
-        return DecisionSettings(
-            mode: choice(.mode, default: Mode.full),
-            absenceMargin: .seconds(margin),
-            absenceMarginGooglePlay: .seconds(googlePlay),
-            backgroundCheck: background > 0 ? .seconds(background * 86_400) : nil
-        )
+        var settings = DecisionSettings()
+        settings.mode = choice(.mode, default: Mode.full)
+        settings.absenceMargin = .seconds(margin)
+        settings.absenceMarginGooglePlay = .seconds(googlePlay)
+        settings.backgroundCheck = background > 0 ? .seconds(background * 86_400) : nil
+        return settings
     }
 
     mutating func retry() -> RetryPolicy {

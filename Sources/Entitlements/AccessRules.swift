@@ -1,6 +1,5 @@
 /// What a store status of one item means for access, before products and environment count.
 package enum AccessState: String, Sendable, CaseIterable {
-    /// The store gives access.
     case access
     /// The store said that it is over.
     case ended
@@ -76,7 +75,7 @@ package let accessRules: [AccessRule] = [
     AccessRule(.oneTime, .unknown, nil, .unknown),
 ]
 
-/// Finds a store status in the table; `unknown` for a subscription without `gives_access`, which no decoder lets through.
+/// Finds a store status in the table; `unknown` for a subscription without `gives_access`, which decoders refuse.
 package func accessState(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> AccessState {
     let answer = kind == .subscription ? givesAccess : nil
     let known = status.known

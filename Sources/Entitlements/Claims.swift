@@ -5,7 +5,7 @@ package struct ClaimFindings: Sendable, Hashable {
     package var found: [FoundPurchase] = []
     /// Why the lookup of a reported id failed; an answer that there is nothing has to wait for it.
     package var failure: ReadFailure?
-    /// The stores in which typed ids led to items that can't be read; the answer to the claimant does not depend on them.
+    /// Where typed ids led to items that can't be read; the answer to the claimant does not depend on them.
     package var unreadable: Set<Store> = []
     /// Proofs that did not verify, by kind and fault.
     package var refusals: [String] = []

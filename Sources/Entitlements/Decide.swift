@@ -89,7 +89,7 @@ private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInp
         default: "A grant by our own people gives access"
         }
     let isAtRisk = summary.hasAccess && !summary.hasPaidAccess && input.grants != .active
-    var verdict = Verdict(
+    return Verdict(
         rule: rule,
         action: .grant,
         outcome: input.kind == .restore
@@ -97,11 +97,10 @@ private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInp
         messageKey: input.kind == .restore ? wasFree ? .restored : .alreadySubscriber : nil,
         absence: .clear,
         tickets: ownershipTickets(input),
+        detached: summary.detached,
         explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
             + (isAtRisk ? " It is at risk: the last payment has failed, and the store gives time to mend that." : "")
     )
-    verdict.detached = summary.detached
-    return verdict
 }
 
 private func reconcile(_ lapse: Lapse?, _ summary: AccessSummary, _ input: DecisionInput) -> Verdict {

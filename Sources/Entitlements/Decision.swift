@@ -55,15 +55,17 @@ package enum RunLimit: Hashable, Sendable {
     case approved
 }
 
-/// Holds the demotions of a batch that may not be written yet: of those that count toward the brake, all after the first
-/// `allowance` (`nil`: not known yet, none), and those that runs hold, by the decision's place.
+/// Holds the demotions of a batch that may not be written yet, of those that count toward the brake.
+///
+/// `holds`: what runs say of their demotions, by the decision's place. `allowance`: how many the brake allows, the first ones
+/// of the batch; `nil`: it is not known yet, and holds none.
 package func limit(_ decisions: [Decision], holds: [Int: RunLimit], allowance: Int?) -> [Decision] {
     var allowance = allowance
     return decisions.enumerated().map { place, decision in decision.limited(by: holds[place], &allowance) }
 }
 
-/// Refines a restore's outcome by the assets that came back, or follow in the background (`isPending`): such a restore has
-/// restored something, whatever the user's type was.
+/// Refines a restore's outcome by the assets that came back, or follow in the background (`isPending`): it has restored
+/// something then, whatever the user's type was.
 package func finalize(_ verdict: Verdict, of kind: JobKind, assetsChanged changed: Int, isPending: Bool) -> Verdict {
     guard verdict.action == .grant, kind == .restore else { return verdict }
     var verdict = verdict

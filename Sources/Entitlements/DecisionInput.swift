@@ -31,9 +31,7 @@ package struct DecisionInput: Sendable {
     package var claimed: [ClaimedPurchase] = []
     /// When others' purchases were first seen that an event named and whose owners have never restored.
     package var firstSeenByEvent: [Int64: Instant] = [:]
-}
 
-extension DecisionInput {
     /// Whether the user's type can rest on anything that was ever seen: a grant, or a purchase of their own that gives
     /// access or gave it before.
     ///

@@ -3,7 +3,7 @@ import Glibc
 /// A text that equals another only byte for byte, as the database compares.
 ///
 /// Swift's own `==` and hash equate Unicode's spellings of one character, and PostgreSQL holds two users under them.
-package struct ExactText: Hashable, Comparable, Sendable {
+package struct ExactText: Hashable, Comparable, Sendable, CustomStringConvertible {
     package var text: String
 
     package init(_ text: String) { self.text = text }
@@ -11,9 +11,7 @@ package struct ExactText: Hashable, Comparable, Sendable {
     package static func == (left: Self, right: Self) -> Bool { left.text.isExactly(right.text) }
     package static func < (left: Self, right: Self) -> Bool { left.text.compareExactly(to: right.text) < 0 }
     package func hash(into hasher: inout Hasher) { hasher.combineExactly(text) }
-}
 
-extension ExactText: CustomStringConvertible {
     package var description: String { text }
 }
 

@@ -125,7 +125,7 @@ package struct Observation: Hashable, Sendable {
     package var boughtAt: Instant?
     /// What Google Play waits for before it keeps the sale.
     package var acknowledgement: Acknowledgement?
-    /// When something changes by itself before the period's end (a pause ends, a part begins or ends): only plans a check.
+    /// When something changes by itself before the period's end (a pause, a part of it): only plans a check.
     package var changesAt: Instant?
     /// The store itself says of a one-time purchase that it ends, and does not tell when.
     package var isLimited = false
@@ -192,8 +192,8 @@ package struct Acknowledgement: Hashable, Sendable {
     package var kind: Observation.Kind
     /// When Google Play refunds and revokes it.
     package var deadline: Instant
-    /// The app's ids for the buyer of a purchase made in Play itself, which Google forgets unless the acknowledgement repeats
-    /// them; never shown, never logged.
+    /// The app's ids for the buyer of a purchase made in Play itself, which Google forgets unless the acknowledgement
+    /// repeats them; never shown, never logged.
     package var accountID: String?
     package var profileID: String?
 
@@ -215,7 +215,6 @@ package struct StoreStatus: Hashable, Sendable {
         case replaced
         /// Paid, and it has not begun.
         case scheduled
-        /// Used up.
         case consumed
         /// The store's own `unknown`, and every word we have not met.
         case unknown

@@ -94,8 +94,8 @@ package enum Attribution: Hashable, Sendable {
 
 /// Decides whose an item is that was read for a user, the same whatever the order of the holders.
 ///
-/// `holders`: the ledger rows under its identifiers, without repeats. `eligible`: whether the user may gain access. `askedAt`: when
-/// the read began.
+/// `holders`: the ledger rows under its identifiers, without repeats. `eligible`: whether the user may gain access.
+/// `askedAt`: when the read began.
 package func attribute(
     _ observation: Observation,
     holders: [Purchase],

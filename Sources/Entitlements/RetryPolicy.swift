@@ -21,8 +21,8 @@ package struct RetryPolicy: Hashable, Sendable {
 
     /// Decides what follows a failed read: a wait, at least the store's own wish (capped), or the end.
     ///
-    /// `attempt`: reads of this job that failed before. `age`: since it was last queued. `jitter`: from 0 to 1. `isRepeated`: the try
-    /// before this one was to be asked again at once as well; a free second try is free once.
+    /// `attempt`: reads of this job that failed before. `age`: since it was last queued. `jitter`: from 0 to 1. `isRepeated`:
+    /// the try before this one was to be asked again at once as well; a free second try is free once.
     package func next(after failure: ReadFailure, attempt: Int, age: Duration, jitter: Double, isRepeated: Bool = false)
         -> Next
     {

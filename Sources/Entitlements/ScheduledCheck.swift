@@ -49,7 +49,6 @@ package struct ScheduledCheck: Hashable, Sendable {
         known: Knowledge = Knowledge()
     ) {
         guard outcome != .notEligible else {
-            at = nil
             awaitsEligibility = true
             return
         }
@@ -153,7 +152,7 @@ enum ReadLag {
     /// Checks after it was believed all the same.
     static let checks: [Duration] = [.seconds(300), .seconds(1800)]
 
-    /// When to check again after a reading without access that began at `now`, for an event that came at `at`; `nil`: not any more.
+    /// When to check again after a reading without access that began at `now`, given when the event came; `nil`: not any more.
     static func nextCheck(after now: Instant, at: Instant) -> Instant? {
         checks.map { at + $0 }.first { now < $0 }
     }

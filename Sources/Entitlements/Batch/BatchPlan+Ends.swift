@@ -26,7 +26,7 @@ extension BatchPlan {
             if item.job.kind == .restore {
                 // Purchases that the claimant has shown, and that may be another user's.
                 tickets += item.reading.withheld.filter(\.isSubmitted).prefix(20).map {
-                    wanted(TicketRequest(.firstSeenElsewhere, about: $0), item)
+                    WantedTicket(TicketRequest(.firstSeenElsewhere, about: $0), for: item.job)
                 }
             }
         case .unclearTrust:
@@ -56,12 +56,8 @@ extension BatchPlan {
             if item.job.kind == .restore { dead.messageKey = proven.isEmpty ? .unavailable : .mismatch }
             dead.lastError = failure.code.rawValue
             ends.append(dead)
-            tickets += proven.map { wanted($0, item) }
+            tickets += proven.map { WantedTicket($0, for: item.job) }
         }
-    }
-
-    private func wanted(_ ticket: TicketRequest, _ item: ReadJob) -> WantedTicket {
-        WantedTicket(claimantKey: item.job.userKey, jobID: item.job.id, request: ticket)
     }
 
     private func retry(_ item: ReadJob, after wait: Duration, attempt: Int, error: String) -> JobRetry {

@@ -37,7 +37,6 @@ package struct BatchPlan {
     package var absences: Set<Absence> = []
     /// How many users' purchases that gave access each store knew.
     package var known: [Store: Int64] = [:]
-    /// Sales to be acknowledged to Google Play.
     package var acknowledgements: [Acknowledgement] = []
     package var alarms: [String: String] = [:]
     /// Purchases whose records were dated to the present: a reading from before that says nothing of them.
@@ -293,9 +292,9 @@ package struct WantedTicket {
     package var jobID: UUID
     package var request: TicketRequest
 
-    package init(claimantKey: Int64, jobID: UUID, request: TicketRequest) {
-        self.claimantKey = claimantKey
-        self.jobID = jobID
+    package init(_ request: TicketRequest, for job: ClaimedJob) {
+        claimantKey = job.userKey
+        jobID = job.id
         self.request = request
     }
 }

@@ -11,7 +11,6 @@ package struct DecidedJob {
     package let decision: Decision
     package var assetsChanged = 0
     package var assetsPending = false
-    /// Where the next batch of assets begins.
     package var assetCursor: String?
     package var ticketID: Int64?
     /// What the records would say of it; see `Confirmation`.
@@ -38,7 +37,6 @@ package struct DecidedJob {
         return decision.verdict.action.type ?? (user.type == .free ? .free : facts?.decidedType)
     }
 
-    /// Whether the type changes, and to what.
     package var newType: UserType? {
         guard let user, let type = decision.verdict.action.type, type != user.type else { return nil }
         return type

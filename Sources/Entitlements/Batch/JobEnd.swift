@@ -38,7 +38,6 @@ package struct JobEnd: Sendable {
     package struct Confirmation: Sendable, Hashable {
         /// The number among decisions.
         package var id: Int64
-        /// The decision that stands.
         package var decision: Int64
 
         package init(id: Int64, decision: Int64) {

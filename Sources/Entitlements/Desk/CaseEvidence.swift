@@ -1,4 +1,4 @@
-/// What was found out about a case at one time; people read it, and approvals are bound to it. Users are named by keys alone.
+/// What was found out about a case at one time, as people read it and as approvals are bound to it; names users by keys.
 package struct CaseEvidence: Hashable, Sendable, Codable {
     package struct Account: Hashable, Sendable, Codable {
         package var key: Int64
@@ -14,6 +14,19 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         enum CodingKeys: String, CodingKey {
             case key, standing
             case createdAt = "created_at"
+        }
+
+        init(_ account: CaseAccount) {
+            key = account.key
+            standing =
+                switch account.user?.status {
+                case .active, .onboarding: .eligible
+                case .banned, .bannedFinal: .banned
+                case .toBeDeleted: .deleting
+                case nil: .gone
+                }
+            if account.isGone { standing = .gone }
+            createdAt = account.createdAt?.microseconds
         }
     }
 
@@ -58,6 +71,14 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
             ownership = item.ownership
             self.asked = asked
         }
+
+        fileprivate var sortKey: [String] {
+            [
+                source, store, id ?? "", asked?.rawValue ?? "", kind, environment, product ?? "", status, ownership,
+                renewal ?? "", givesAccess.map { "\($0)" } ?? "", endsAt.map { "\($0)" } ?? "",
+                owner.map { "\($0)" } ?? "",
+            ]
+        }
     }
 
     package var claimant: Account
@@ -94,13 +115,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         holder = inputs.holder
         source = inputs.needsCall ? inputs.source : nil
         words = Self.inOrder(inputs.words.map { Item($0.observation, asked: $0.asked) })
-        alsoMoves =
-            inputs.needsCall
-            ? Self.inOrder(
-                inputs.held.filter { !inputs.isSubject($0.observation) }.map {
-                    Item($0.observation, owner: $0.ownerKey)
-                }
-            ) : []
+        let others = inputs.held.filter { !inputs.isSubject($0.observation) }
+        alsoMoves = inputs.needsCall ? Self.inOrder(others.map { Item($0.observation, owner: $0.ownerKey) }) : []
         history = inputs.background.history
         times = CaseTimes(inputs)
         facts = known.sorted { $0.rawValue < $1.rawValue }
@@ -111,8 +127,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         approvals = settings.approvals.needed(known)
     }
 
-    /// How long the owner has to object before a transfer on this evidence: not at all where they have released the purchase, and
-    /// have not objected as well.
+    /// How long the owner has to object before a transfer on this evidence: not at all where they have released the purchase
+    /// without an objection.
     package func ownerWindow(_ settings: DeskSettings) -> Duration {
         facts.contains(.ownerReleased) && !facts.contains(.ownerObjected) ? .zero : settings.ownerWindow
     }
@@ -120,29 +136,5 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     /// Each once, in an order that does not depend on that of the stores' lists.
     private static func inOrder(_ items: [Item]) -> [Item] {
         Set(items).sorted { $0.sortKey.lexicographicallyPrecedes($1.sortKey) }
-    }
-}
-
-extension CaseEvidence.Item {
-    fileprivate var sortKey: [String] {
-        [
-            source, store, id ?? "", asked?.rawValue ?? "", kind, environment, product ?? "", status, ownership,
-            renewal ?? "", givesAccess.map { "\($0)" } ?? "", endsAt.map { "\($0)" } ?? "", owner.map { "\($0)" } ?? "",
-        ]
-    }
-}
-
-extension CaseEvidence.Account {
-    init(_ account: CaseAccount) {
-        key = account.key
-        standing =
-            switch account.user?.status {
-            case .active, .onboarding: .eligible
-            case .banned, .bannedFinal: .banned
-            case .toBeDeleted: .deleting
-            case nil: .gone
-            }
-        if account.isGone { standing = .gone }
-        createdAt = account.createdAt?.microseconds
     }
 }

@@ -82,7 +82,6 @@ package struct CaseInputs: Sendable {
     package var background = CaseBackground()
     package var ownerObjected = false
     package var ownerReleased = false
-    /// There is a key that RevenueCat takes for transfers.
     package var hasTransferKey = true
     package var now: Instant
     /// A source that has to answer did not: what no source said must not be taken for a no.
@@ -104,7 +103,6 @@ package struct DeskSettings: Hashable, Sendable {
     package var approvals = ApprovalPolicy()
     /// How long a purchase that was moved is moved again by seniors alone.
     package var cooling = Duration.seconds(90 * 86_400)
-    /// How long an owner has to object.
     package var ownerWindow = Duration.seconds(72 * 3600)
     /// How long evidence, and an approval on it, holds.
     package var holds = Duration.seconds(24 * 3600)

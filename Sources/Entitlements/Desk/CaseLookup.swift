@@ -26,11 +26,9 @@ package struct CaseLookup: Hashable, Sendable, Codable {
         case unavailable
     }
 
-    /// Why there is no lookup for an id.
     package enum Obstacle: String, Sendable, CaseIterable, Codable {
         /// The App Store finds no order of the sandbox, and this one may be of it.
         case sandbox
-        /// There are no credentials for the store.
         case storeOff = "store_off"
         /// It is no id that the store takes.
         case form
@@ -69,8 +67,8 @@ package struct CaseLookup: Hashable, Sendable, Codable {
 
 /// Whether a reported id is one that no store knows: all that can be asked say so.
 ///
-/// A store that has not answered, a kind of id without a lookup, and RevenueCat alone, which may know of a purchase late, do not
-/// speak against the id.
+/// A store that has not answered, a kind of id without a lookup, and RevenueCat alone, which may know of a purchase late,
+/// do not speak against the id.
 package func isDisproven(_ lookups: [StoreLookup]) -> Bool {
     lookups.contains { $0.answer == .unknown && $0.store != .revenueCat }
         && lookups.allSatisfy { $0.answer == .unknown || $0.answer == .impossible(.storeOff) }

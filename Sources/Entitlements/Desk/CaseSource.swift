@@ -4,7 +4,6 @@ package struct CaseSource: Hashable, Sendable, Codable {
         case found
         /// It answered, and knows nothing of the purchase.
         case unknown
-        /// It did not answer.
         case unavailable
         case notConfigured = "not_configured"
     }
@@ -18,7 +17,7 @@ package struct CaseSource: Hashable, Sendable, Codable {
 
     /// What the sources answered whose word on the purchase counts: RevenueCat, and the store that sold it.
     ///
-    /// `asked`: the sources that are configured. `silent`: those that did not answer in full. `before`: of the evidence before.
+    /// `asked`: the configured sources. `silent`: those that did not answer in full. `before`: of the evidence before.
     package static func answers(
         _ inputs: CaseInputs,
         asked: Set<Store>,
@@ -41,12 +40,8 @@ package struct CaseSource: Hashable, Sendable, Codable {
                 return CaseSource(store: store, result: shows ? .found : .unknown)
             }
             let known = before.first { $0.store == store && $0.result == .unavailable }?.since
-            return CaseSource(
-                store: store,
-                result: .unavailable,
-                error: failure.code.rawValue,
-                since: known ?? inputs.now.microseconds
-            )
+            let since = known ?? inputs.now.microseconds
+            return CaseSource(store: store, result: .unavailable, error: failure.code.rawValue, since: since)
         }
     }
 }

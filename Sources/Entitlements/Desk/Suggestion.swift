@@ -1,5 +1,4 @@
 package enum CaseVerdict: String, Sendable, CaseIterable, Codable {
-    /// The purchase moves to the claimant.
     case transfer
     /// The claimant signs in with the account that holds the purchase.
     case guideToLogin = "guide_to_login"
@@ -100,7 +99,7 @@ package let suggestionRules: [SuggestionRule] = [
     SuggestionRule([.proofFailed], .refuse, .proofFailed),
 ]
 
-/// What the machine would do with a case, by all that is known: the first row's word; without any, that there is no proof.
+/// What the machine would do with a case: what the first row says; without any, that there is no proof.
 package func suggest(_ facts: Set<TransferFact>) -> Suggestion {
     let rule = suggestionRules.first { $0.holds(facts) }
     return Suggestion(verdict: rule?.verdict, reason: rule?.reason ?? .noProof)

@@ -3,7 +3,6 @@
 
 /// What is known of a purchase and its people when a transfer is thought of.
 package enum TransferFact: String, Sendable, CaseIterable, Codable {
-    /// It is not known yet which purchase it is.
     case purchaseUnknown = "purchase_unknown"
     /// No store shows the purchase at the moment, and none has said that it is over; or a store whose word counts did not answer.
     case unseen
@@ -38,7 +37,6 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case proofVerified = "proof_verified"
     /// Something the claimant offered as a proof was found false.
     case proofFailed = "proof_failed"
-    /// The account token on the purchase names the claimant.
     case tokenNamesClaimant = "token_names_claimant"
     /// The account token on the purchase names the account that holds it.
     case tokenNamesOwner = "token_names_owner"
@@ -46,8 +44,20 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case tokenNamesThird = "token_names_third"
     /// Bought for the first time after the claimant's account was made.
     case boughtAfterClaimantJoined = "bought_after_claimant_joined"
-    /// The stores do not agree whose it is.
     case sourcesDisagree = "sources_disagree"
+
+    package var hindrance: TransferHindrance {
+        switch self {
+        case .lapsed, .ownedByClaimant: .closes
+        case .purchaseUnknown, .unseen, .heldElsewhere, .movesForeign, .keyMissing, .familyShared, .refunded,
+            .chargedBack, .sandbox, .promotional, .claimantIneligible:
+            .forbids
+        case .movedLately, .ownerBanned, .ownerObjected: .needsSenior
+        case .ownerErased, .ownerReleased, .proofVerified, .proofFailed, .tokenNamesClaimant, .tokenNamesOwner,
+            .tokenNamesThird, .boughtAfterClaimantJoined, .sourcesDisagree:
+            .none
+        }
+    }
 }
 
 /// What a fact means for a transfer; the graver the later.
@@ -65,25 +75,9 @@ package enum TransferHindrance: String, Sendable, CaseIterable, Codable, Compara
     }
 }
 
-extension TransferFact {
-    package var hindrance: TransferHindrance {
-        switch self {
-        case .lapsed, .ownedByClaimant: .closes
-        case .purchaseUnknown, .unseen, .heldElsewhere, .movesForeign, .keyMissing, .familyShared, .refunded,
-            .chargedBack, .sandbox, .promotional, .claimantIneligible:
-            .forbids
-        case .movedLately, .ownerBanned, .ownerObjected: .needsSenior
-        case .ownerErased, .ownerReleased, .proofVerified, .proofFailed, .tokenNamesClaimant, .tokenNamesOwner,
-            .tokenNamesThird, .boughtAfterClaimantJoined, .sourcesDisagree:
-            .none
-        }
-    }
-}
-
 package func hindrance(_ facts: Set<TransferFact>) -> TransferHindrance { facts.map(\.hindrance).max() ?? .none }
 
 package struct ApprovalPolicy: Hashable, Sendable {
-    /// Distinct approvers for an ordinary transfer.
     package var ordinary: Int
     /// Where the owner's account was erased, so that no user loses anything.
     package var ownerErased: Int

@@ -8,7 +8,6 @@ struct PastLedger {
 
     /// By id; rows that became part of others are gone.
     private(set) var rows: [Int64: Row] = [:]
-    /// The newest decision so far.
     private(set) var last: PastDecision?
     private(set) var absentSince: Instant?
     private(set) var movedAwayAt: Instant?
@@ -46,15 +45,13 @@ struct PastLedger {
         rows[transfer.purchase] = row
     }
 
-    /// Takes over what a step has written.
     mutating func apply(_ step: UserHistory.Step) {
         record(step.items)
         for id in step.merged { rows[id] = nil }
         guard let decision = step.decision else { return }
         if let first = step.items.first { readAt = max(readAt ?? first.askedAt, first.askedAt) }
         sawExplanation =
-            sawExplanation || step.items.contains(where: \.canExplain)
-            || owned.contains(where: \.canExplain)
+            sawExplanation || step.items.contains(where: \.canExplain) || owned.contains(where: \.canExplain)
         switch decision.absence {
         case .keep: break
         case .clear: (absentSince, movedAwayAt) = (nil, nil)
@@ -131,7 +128,6 @@ extension PastItem {
         counts || attribution == "unowned" || attribution == "same_account" || attribution == "unattributed"
     }
 
-    /// Whether a user's type can rest on it, by some catalogue.
     var canExplain: Bool {
         (counts || attribution == "same_account") && observation?.canExplain == true
     }

@@ -17,7 +17,6 @@ package struct PastState: Hashable, Sendable {
     package enum Unknown: Hashable, Sendable {
         /// No decision was made by then; the type that the next one found, if there is one.
         case undecided(next: PastDecision?)
-        /// The type was changed by others between two decisions.
         case changedByOthers(after: Instant, before: Instant, to: UserType)
         /// Purchases of the user whose readings are not on record for them.
         case unreadPurchases(Int)
@@ -27,7 +26,6 @@ package struct PastState: Hashable, Sendable {
         case readingsMissing(Int)
         /// Since when sandbox purchases count.
         case sandboxSince
-        /// Jobs that ended without a decision were forgotten.
         case jobsForgotten
     }
 

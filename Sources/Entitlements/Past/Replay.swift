@@ -17,13 +17,10 @@ package struct Replayed: Hashable, Sendable {
         package var why: String
     }
 
-    /// Why a decision cannot be made again.
     package enum Reason: String, Sendable, CaseIterable {
-        /// What was read for it is not on record.
         case readingsMissing = "readings_missing"
         /// It comes to something else, but purchases were known then whose readings are not on record for the user.
         case ledgerIncomplete = "ledger_incomplete"
-        /// The user's history is longer than is read.
         case historyTooLong = "history_too_long"
     }
 

@@ -58,7 +58,6 @@ package struct PastDecision: Hashable, Sendable {
         self.typeAfter = typeAfter
     }
 
-    /// The rule, where it is still one.
     package var knownRule: Rule? { Rule(rawValue: rule) }
     /// The user's type from then on.
     package var typeLeft: UserType? { isObserved ? typeBefore : typeAfter }
@@ -69,17 +68,14 @@ package struct PastDecision: Hashable, Sendable {
 
 /// One item of a reading as it was recorded, or a reading that found nothing.
 package struct PastItem: Hashable, Sendable {
-    /// The decision that the reading was made for.
     package var decision: Int64
     /// When that was.
     package var recordedAt: Instant
-    /// Who was read.
     package var userKey: Int64
     /// When the request began.
     package var askedAt: Instant
     package var coverage: Coverage
     package var purchase: Int64?
-    /// The name of the attribution.
     package var attribution: String?
     package var observation: Observation?
 
@@ -108,7 +104,6 @@ package struct PastGrant: Hashable, Sendable {
         self.reason = reason
     }
 
-    /// Whether it gives access at a moment.
     package func isInForce(at moment: Instant) -> Bool {
         createdAt <= moment && moment < until && (revokedAt.map { moment < $0 } ?? true)
     }

@@ -212,7 +212,7 @@ extension Apply {
                 if ticket.purchase == nil, let store = ticket.store, let id = ticket.originalID {
                     ticket.purchase = rows[ExactText("\(effect.job.userKey) \(store) \(id)")]
                 }
-                return WantedTicket(claimantKey: effect.job.userKey, jobID: effect.job.id, request: ticket)
+                return WantedTicket(ticket, for: effect.job)
             }
         }
         let visible = try await TicketWrites.open(wanted + plan.tickets, tells: settings.tells, on: connection)
