@@ -28,12 +28,12 @@ extension VariableReader {
         let margin = number(.absenceMarginSeconds, default: 86_400, in: seconds, unit: "seconds")
         let googlePlay = number(.absenceMarginGooglePlaySeconds, default: 172_800, in: seconds, unit: "seconds")
         let background = number(.backgroundCheckDays, default: 30, in: 0...365, unit: "days")
-        return DecisionSettings(
-            mode: choice(.mode, default: Mode.full),
-            absenceMargin: .seconds(margin),
-            absenceMarginGooglePlay: .seconds(googlePlay),
-            backgroundCheck: background > 0 ? .seconds(background * 86_400) : nil
-        )
+        var settings = DecisionSettings()
+        settings.mode = choice(.mode, default: Mode.full)
+        settings.absenceMargin = .seconds(margin)
+        settings.absenceMarginGooglePlay = .seconds(googlePlay)
+        settings.backgroundCheck = background > 0 ? .seconds(background * 86_400) : nil
+        return settings
     }
 
     mutating func retry() -> RetryPolicy {
@@ -75,16 +75,16 @@ extension VariableReader {
 
     mutating func desk() -> DeskSettings {
         func people(_ variable: Variable) -> Int { number(variable, default: 2, in: 1...5, unit: "people") }
-        return DeskSettings(
-            approvals: ApprovalPolicy(
-                ordinary: people(.transferApprovals),
-                ownerErased: people(.transferApprovalsOwnerErased),
-                risky: people(.transferApprovalsRisky)
-            ),
-            cooling: .seconds(86_400 * number(.transferCoolingDays, default: 90, in: 0...3650, unit: "days")),
-            ownerWindow: .seconds(3600 * number(.transferOwnerHours, default: 72, in: 0...720, unit: "hours")),
-            holds: .seconds(3600 * number(.transferEvidenceHours, default: 24, in: 1...720, unit: "hours"))
+        var settings = DeskSettings()
+        settings.approvals = ApprovalPolicy(
+            ordinary: people(.transferApprovals),
+            ownerErased: people(.transferApprovalsOwnerErased),
+            risky: people(.transferApprovalsRisky)
         )
+        settings.cooling = .seconds(86_400 * number(.transferCoolingDays, default: 90, in: 0...3650, unit: "days"))
+        settings.ownerWindow = .seconds(3600 * number(.transferOwnerHours, default: 72, in: 0...720, unit: "hours"))
+        settings.holds = .seconds(3600 * number(.transferEvidenceHours, default: 24, in: 1...720, unit: "hours"))
+        return settings
     }
 
     mutating func outbox() -> Config.Outbox? {

@@ -1,6 +1,5 @@
 /// What a store status of one item means for access, before products and environment count.
 package enum AccessState: String, Sendable, CaseIterable {
-    /// The store gives access.
     case access
     /// The store said that it is over.
     case ended
@@ -12,7 +11,6 @@ package enum AccessState: String, Sendable, CaseIterable {
     case unknown
 }
 
-/// One row of the access table.
 package struct AccessRule: Sendable {
     package var kind: Observation.Kind
     package var status: StoreStatus.Known
@@ -77,43 +75,48 @@ package let accessRules: [AccessRule] = [
     AccessRule(.oneTime, .unknown, nil, .unknown),
 ]
 
-private struct AccessKey: Hashable {
-    var kind: Observation.Kind
-    var status: StoreStatus.Known
-    var givesAccess: Bool?
-}
-
-private let accessStates: [AccessKey: AccessState] = Dictionary(
-    accessRules.map { (AccessKey(kind: $0.kind, status: $0.status, givesAccess: $0.givesAccess), $0.accessState) },
-    uniquingKeysWith: { first, _ in first }
-)
-
-/// Whether a purchase was last seen in a paid period that still runs, or was bought for good and never refunded.
-///
-/// A store does not forget such a purchase. One that suddenly does not know it was asked with the wrong credentials, or is
-/// in error: that is no absence.
-package func isRunning(
-    _ kind: Observation.Kind,
-    status: StoreStatus,
-    givesAccess: Bool?,
-    periodEndsAt: Instant?,
-    at moment: Instant
-) -> Bool {
-    accessState(of: kind, status: status, givesAccess: givesAccess) == .access
-        && (periodEndsAt.map { moment < $0 } ?? true)
-}
-
-/// Finds a store status in the table.
-///
-/// - Returns: the access state; `unknown` for a subscription without `gives_access`, which no decoder lets through.
+/// Finds a store status in the table; `unknown` for a subscription without `gives_access`, which decoders refuse.
 package func accessState(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> AccessState {
     let answer = kind == .subscription ? givesAccess : nil
-    return accessStates[AccessKey(kind: kind, status: status.known, givesAccess: answer)] ?? .unknown
+    let known = status.known
+    let rule = accessRules.first { $0.kind == kind && $0.status == known && $0.givesAccess == answer }
+    return rule?.accessState ?? .unknown
 }
 
-extension Observation {
+/// What decides about access, in a store's statement as in a record of one.
+package protocol AccessItem {
+    var kind: Observation.Kind { get }
+    var store: String { get }
+    var environment: String { get }
+    var status: StoreStatus { get }
+    var givesAccess: Bool? { get }
+    var entitlements: [String] { get }
+    var periodEndsAt: Instant? { get }
+}
+
+extension AccessItem {
     /// What its store's status comes to.
     package var accessState: AccessState {
         Entitlements.accessState(of: kind, status: status, givesAccess: givesAccess)
     }
+
+    package var isSandbox: Bool { environment != "production" }
+
+    /// Whether it was last seen in a paid period that still runs, or was bought for good and never refunded.
+    ///
+    /// A store does not forget such a purchase. One that suddenly does not know it was asked with the wrong credentials, or
+    /// is in error: that is no absence.
+    package func isRunning(at moment: Instant) -> Bool {
+        accessState == .access && (periodEndsAt.map { moment < $0 } ?? true)
+    }
+
+    /// Whether a user's type can rest on it, by some catalogue: it gives access or gave it before.
+    var canExplain: Bool {
+        guard accessState != .pending else { return false }
+        // The store may list no entitlements any more for a subscription that is over.
+        return !entitlements.isEmpty || kind == .subscription && accessState == .ended
+    }
 }
+
+extension Observation: AccessItem {}
+extension Purchase: AccessItem {}

@@ -37,7 +37,6 @@ package struct AccessSummary: Hashable, Sendable {
     /// The user loses what a store had said would end, and nothing else.
     package var wasAnnounced: Bool { allEndsAnnounced && hasRecentEnd && !endedWords.isEmpty }
 
-    /// Lays a reading over the ledger.
     package init(_ input: DecisionInput) {
         margin = input.settings.absenceMargin
         var seen: Set<Int64> = []
@@ -60,32 +59,23 @@ package struct AccessSummary: Hashable, Sendable {
             }
             // The ledger holds something newer: this reading is history for that lineage, whose newest rows speak for it.
             if let newest = held.map(\.observedAt).max(), newest > input.reading.askedAt {
-                for row in held where row.observedAt == newest { add(row, input) }
+                for row in held where row.observedAt == newest { add(row, before: row, input) }
                 continue
             }
             guard !overruled.contains(index) else { continue }
             let hadAccess = hasAccess
             hasAccess = false
-            add(
-                kind: observation.kind,
-                status: observation.status,
-                givesAccess: observation.givesAccess,
-                entitlements: observation.entitlements,
-                isSandbox: observation.isSandbox,
-                store: observation.store,
-                periodEndsAt: observation.periodEndsAt,
-                // Said by an earlier reading: the word that ends a period cannot announce itself.
-                before: row,
-                input
-            )
+            // Said by an earlier reading: the word that ends a period cannot announce itself.
+            add(observation, before: row, input)
             if case .followed = attribution, hasAccess { followedOwner = true }
             if observation.isPaymentPending, !hasAccess { hasPending = true }
             hasAccess = hasAccess || hadAccess
         }
         for row in input.ledger where !seen.contains(row.id) {
-            if row.observedAt > input.reading.askedAt || input.reading.coverage != .full {
-                add(row, input)
-            } else {
+            // A ledger row stands for access only when this very reading could not see it: a partial one proves nothing new.
+            if row.observedAt > input.reading.askedAt {
+                add(row, before: row, input)
+            } else if input.reading.coverage == .full {
                 addAbsent(row, input)
             }
         }
@@ -106,8 +96,7 @@ package struct AccessSummary: Hashable, Sendable {
     /// Whether the store itself has said before that what RevenueCat lists is over, and was not asked again this time.
     private static func wasOverruled(_ item: Observation, _ index: Int, _ input: DecisionInput) -> Bool {
         guard input.reading.coverage != .full, index < input.rows.count, let row = input.rows[index],
-            row.source != .revenueCat, input.reading.covered.contains(row.source),
-            accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .ended
+            row.source != .revenueCat, input.reading.covered.contains(row.source), row.accessState == .ended
         else { return false }
         // Nothing has failed: the store only needs to be asked, which the next read does.
         guard input.reading.failure != nil else { return true }
@@ -123,9 +112,7 @@ package struct AccessSummary: Hashable, Sendable {
     ///
     /// A status that ends access is none: a second read would find that it announced itself.
     package static func announces(_ observation: Observation, at moment: Instant) -> Bool {
-        guard observation.announcesEnd, let end = observation.periodEndsAt, moment < end else { return false }
-        let word = accessState(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
-        return word == .access
+        observation.announcesEnd && observation.periodEndsAt != nil && observation.isRunning(at: moment)
     }
 
     /// How long after an announced end a loss is still the one that was announced.
@@ -150,22 +137,6 @@ package struct AccessSummary: Hashable, Sendable {
         if askedAt < last + Self.announcementLasts { hasRecentEnd = true }
     }
 
-    private mutating func add(_ row: Purchase, _ input: DecisionInput) {
-        // A ledger row stands for access only when this very reading could not see it: a partial one proves nothing new.
-        guard row.observedAt > input.reading.askedAt else { return }
-        add(
-            kind: row.kind,
-            status: row.status,
-            givesAccess: row.givesAccess,
-            entitlements: row.entitlements,
-            isSandbox: row.environment != "production",
-            store: row.store,
-            periodEndsAt: row.periodEndsAt,
-            before: row,
-            input
-        )
-    }
-
     /// Whether the store has to list a row: no answer without it is an absence.
     private func hasToBeListed(_ row: Purchase, _ input: DecisionInput) -> Bool {
         // It may be the item that can't be read.
@@ -174,19 +145,12 @@ package struct AccessSummary: Hashable, Sendable {
         guard !input.listed.contains(row.id) else { return false }
         // Support moved whatever RevenueCat held for the user.
         if row.source == .revenueCat, let moved = input.movedAwayAt, row.observedAt <= moved { return false }
-        return isRunning(
-            row.kind,
-            status: row.status,
-            givesAccess: row.givesAccess,
-            periodEndsAt: row.periodEndsAt,
-            at: input.reading.askedAt
-        )
+        return row.isRunning(at: input.reading.askedAt)
     }
 
     private mutating func addAbsent(_ row: Purchase, _ input: DecisionInput) {
-        let last = accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess)
-        let isSandbox = row.environment != "production"
-        guard !isSandbox || input.sandbox == .allowed else { return }
+        let last = row.accessState
+        guard !row.isSandbox || input.sandbox == .allowed else { return }
         guard input.reading.covered.contains(row.source) else {
             let mayCount = input.catalog.mapping(of: row.entitlements) != .noAccess
             if last == .access || last == .unsettled, mayCount { unaskedItems += 1 }
@@ -194,7 +158,7 @@ package struct AccessSummary: Hashable, Sendable {
         }
         switch last {
         case .ended:
-            end(row.kind, row.status, row.entitlements, row.periodEndsAt, before: row, input)
+            end(row, before: row, input)
         case .pending, .unknown:
             break
         case .access, .unsettled:
@@ -212,7 +176,7 @@ package struct AccessSummary: Hashable, Sendable {
         guard !item.isSandbox || input.sandbox == .allowed,
             input.catalog.mapping(of: item.entitlements) != .noAccess
         else { return }
-        switch accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) {
+        switch item.accessState {
         case .ended: unownedEndedWords.insert(item.status.known)
         case .pending: hasPending = true
         case .access, .unsettled, .unknown: break
@@ -230,21 +194,13 @@ package struct AccessSummary: Hashable, Sendable {
     }
 
     /// Notes a store's word that an item is over, unless the item never could give access.
-    private mutating func end(
-        _ kind: Observation.Kind,
-        _ status: StoreStatus,
-        _ entitlements: [String],
-        _ periodEndsAt: Instant?,
-        before row: Purchase?,
-        _ input: DecisionInput
-    ) {
-        if entitlements.isEmpty {
-            guard kind == .subscription else { return }
-        } else {
-            guard input.catalog.mapping(of: entitlements) != .noAccess else { return }
-        }
-        endedWords.insert(status.known)
-        noteEnd(row, status, periodEndsAt, input)
+    private mutating func end(_ item: some AccessItem, before row: Purchase?, _ input: DecisionInput) {
+        let couldGiveAccess =
+            item.entitlements.isEmpty
+            ? item.kind == .subscription : input.catalog.mapping(of: item.entitlements) != .noAccess
+        guard couldGiveAccess else { return }
+        endedWords.insert(item.status.known)
+        noteEnd(row, item.status, item.periodEndsAt, input)
     }
 
     /// Notes that what goes on at the store gives no access by a catalogue alone, ours or RevenueCat's, which may be a mistake:
@@ -259,49 +215,40 @@ package struct AccessSummary: Hashable, Sendable {
         softWindowEnds = max(softWindowEnds ?? end + own, end + own)
     }
 
-    private mutating func add(
-        kind: Observation.Kind,
-        status: StoreStatus,
-        givesAccess: Bool?,
-        entitlements: [String],
-        isSandbox: Bool,
-        store: String,
-        periodEndsAt: Instant?,
-        before row: Purchase?,
-        _ input: DecisionInput
-    ) {
-        let accessState = accessState(of: kind, status: status, givesAccess: givesAccess)
-        if accessState == .access, !isSandbox || input.sandbox == .allowed {
-            noteDetached(entitlements, from: row, input)
+    private mutating func add(_ item: some AccessItem, before row: Purchase?, _ input: DecisionInput) {
+        let accessState = item.accessState
+        if accessState == .access, !item.isSandbox || input.sandbox == .allowed {
+            noteDetached(item.entitlements, from: row, input)
         }
         // An item without entitlements (gems, tips) is no access and no alarm. A subscription may have lost them to a slip.
-        guard !entitlements.isEmpty || accessState == .ended || accessState == .pending else {
-            if kind == .subscription, accessState == .access || accessState == .unsettled { goesOnWithoutAccess() }
+        guard !item.entitlements.isEmpty || accessState == .ended || accessState == .pending else {
+            if item.kind == .subscription, accessState == .access || accessState == .unsettled { goesOnWithoutAccess() }
             return
         }
-        if isSandbox, input.sandbox != .allowed {
-            if accessState == .access, input.catalog.mapping(of: entitlements) != .noAccess { hasSandboxOnly = true }
+        let mapping = input.catalog.mapping(of: item.entitlements)
+        if item.isSandbox, input.sandbox != .allowed {
+            if accessState == .access, mapping != .noAccess { hasSandboxOnly = true }
             return
         }
         switch accessState {
         case .access:
-            switch input.catalog.mapping(of: entitlements) {
+            switch mapping {
             case .access:
                 hasAccess = true
-                if status.known != .inGracePeriod, status.known != .inBillingRetry { hasPaidAccess = true }
+                if item.status.known != .inGracePeriod, item.status.known != .inBillingRetry { hasPaidAccess = true }
             case .unmapped: hasUnmapped = true
             case .noAccess: goesOnWithoutAccess()
             }
         case .ended:
-            end(kind, status, entitlements, periodEndsAt, before: row, input)
+            end(item, before: row, input)
         case .pending:
             hasPending = true
         case .unknown:
             hasUnknownStatus = true
         case .unsettled:
-            guard input.catalog.mapping(of: entitlements) != .noAccess else { return goesOnWithoutAccess() }
-            open(store: store, periodEndsAt: periodEndsAt, input)
-            noteEnd(row, nil, periodEndsAt, input)
+            guard mapping != .noAccess else { return goesOnWithoutAccess() }
+            open(store: item.store, periodEndsAt: item.periodEndsAt, input)
+            noteEnd(row, nil, item.periodEndsAt, input)
         }
     }
 }

@@ -1,33 +1,21 @@
-/// What the claimant submitted and reported, and what lookups of it found.
-///
-/// None of it decides by itself.
+/// What the claimant submitted and reported, and what lookups of it found; none of it decides by itself.
 package struct ClaimFindings: Sendable, Hashable {
     package var clientError: ClientError?
     /// What the typed ids led to; empty where nothing was found or asked.
-    package var found: [FoundPurchase]
+    package var found: [FoundPurchase] = []
     /// Why the lookup of a reported id failed; an answer that there is nothing has to wait for it.
     package var failure: ReadFailure?
-    /// The stores in which typed ids led to items that can't be read.
-    ///
-    /// The answer to the claimant does not depend on them, as with any purchase of another user.
+    /// Where typed ids led to items that can't be read; the answer to the claimant does not depend on them.
     package var unreadable: Set<Store> = []
     /// Proofs that did not verify, by kind and fault.
     package var refusals: [String] = []
-
-    package init(clientError: ClientError? = nil, found: [FoundPurchase] = [], failure: ReadFailure? = nil) {
-        self.failure = failure
-        self.clientError = clientError
-        self.found = found
-    }
 }
 
 /// A purchase that a typed id led to.
 package struct FoundPurchase: Sendable, Hashable {
     package var identifier: PurchaseIdentifier
     package var store: String
-    /// The store's customer id.
-    ///
-    /// Never shown, never logged.
+    /// The store's customer id; never shown, never logged.
     package var customerID: String
     /// The store's own id of the purchase, by which people know it.
     package var storeID: String?
@@ -76,13 +64,9 @@ package enum ClientError: String, Sendable, CaseIterable {
         self = Self.spellings[isNegative ? "-" + folded : folded] ?? .other
     }
 
-    private static let spellings: [String: ClientError] = {
-        var table: [String: ClientError] = [:]
-        for (error, names) in names {
-            for name in names { table[name] = error }
-        }
-        return table
-    }()
+    private static let spellings = Dictionary(
+        uniqueKeysWithValues: names.flatMap { error, names in names.map { ($0, error) } }
+    )
 
     /// Spellings by meaning: Onside, RevenueCat (names and numbers), StoreKit 1 and 2, Play Billing.
     private static let names: [ClientError: [String]] = [

@@ -3,7 +3,7 @@ package func decide(_ input: DecisionInput) -> Resolution {
     guard let user = input.user else {
         return .verdict(
             Verdict(
-                .accountGone,
+                rule: .accountGone,
                 outcome: .notEligible,
                 messageKey: input.kind == .restore ? .accountGone : nil,
                 explanation: "The account does not exist any more; nothing was written."
@@ -69,7 +69,7 @@ private func sinceAccessEvent(_ input: DecisionInput) -> Duration? {
 private func notEligible(_ user: User, _ input: DecisionInput) -> Verdict {
     let isDeleting = user.status == .toBeDeleted
     return Verdict(
-        .notEligible,
+        rule: .notEligible,
         outcome: .notEligible,
         messageKey: input.kind == .reconcile ? nil : isDeleting ? .notEligibleDeleting : .notEligible,
         explanation: "The account's status is \(user.status.rawValue), so it can gain neither type nor assets."
@@ -89,19 +89,18 @@ private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInp
         default: "A grant by our own people gives access"
         }
     let isAtRisk = summary.hasAccess && !summary.hasPaidAccess && input.grants != .active
-    var verdict = Verdict(
-        rule,
-        .grant,
+    return Verdict(
+        rule: rule,
+        action: .grant,
         outcome: input.kind == .restore
             ? wasFree ? .restored : .alreadySubscriber : wasFree ? .promoted : .unchanged,
         messageKey: input.kind == .restore ? wasFree ? .restored : .alreadySubscriber : nil,
         absence: .clear,
         tickets: ownershipTickets(input),
+        detached: summary.detached,
         explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
             + (isAtRisk ? " It is at risk: the last payment has failed, and the store gives time to mend that." : "")
     )
-    verdict.detached = summary.detached
-    return verdict
 }
 
 private func reconcile(_ lapse: Lapse?, _ summary: AccessSummary, _ input: DecisionInput) -> Verdict {
@@ -109,7 +108,7 @@ private func reconcile(_ lapse: Lapse?, _ summary: AccessSummary, _ input: Decis
     guard let lapse else {
         if !input.reading.unreadable.isEmpty {
             return Verdict(
-                .unreadableItem,
+                rule: .unreadableItem,
                 outcome: .storeUnavailable,
                 absence: .clear,
                 tickets: tickets,
@@ -117,7 +116,7 @@ private func reconcile(_ lapse: Lapse?, _ summary: AccessSummary, _ input: Decis
             )
         }
         return Verdict(
-            .noAccess,
+            rule: .noAccess,
             outcome: .unchanged,
             absence: .clear,
             tickets: tickets,
@@ -125,8 +124,8 @@ private func reconcile(_ lapse: Lapse?, _ summary: AccessSummary, _ input: Decis
         )
     }
     return Verdict(
-        lapse.rule,
-        lapse.demotes ? .demote : .none,
+        rule: lapse.rule,
+        action: lapse.demotes ? .demote : .none,
         outcome: lapse.demotes ? .demoted : .deferred,
         absence: lapse.absence,
         tickets: tickets,
@@ -139,7 +138,7 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
     let tickets = ownershipTickets(input)
     if let lapse, !lapse.demotes {
         return Verdict(
-            lapse.rule,
+            rule: lapse.rule,
             outcome: .alreadySubscriber,
             messageKey: .alreadySubscriber,
             absence: lapse.absence,
@@ -158,11 +157,12 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             !shown.isEmpty && contradiction == nil,
             {
                 Refusal(
-                    .proofOfAnothers,
-                    .storeAccountMismatch,
-                    .mismatch,
+                    rule: .proofOfAnothers,
+                    outcome: .storeAccountMismatch,
+                    messageKey: .mismatch,
                     tickets: shown,
-                    "A proof was verified, and the purchase belongs to another account; support can examine it."
+                    explanation:
+                        "A proof was verified, and the purchase belongs to another account; support can examine it."
                 )
             }
         ),
@@ -170,11 +170,12 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             clientError == .receiptAlreadyInUse,
             {
                 Refusal(
-                    .receiptInUse,
-                    .storeAccountMismatch,
-                    .mismatch,
+                    rule: .receiptInUse,
+                    outcome: .storeAccountMismatch,
+                    messageKey: .mismatch,
                     tickets: [mismatchTicket(input)],
-                    "The store account's purchases belong to another account, as the app's error says; support can"
+                    explanation:
+                        "The store account's purchases belong to another account, as the app's error says; support can"
                         + " examine it."
                 )
             }
@@ -183,11 +184,12 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             contradiction != nil,
             {
                 Refusal(
-                    contradiction ?? .identityCollision,
-                    .storeAccountMismatch,
-                    .mismatch,
+                    rule: contradiction ?? .identityCollision,
+                    outcome: .storeAccountMismatch,
+                    messageKey: .mismatch,
                     reconciles: false,
-                    "What the store names as this user's purchase is held by another account; nothing was moved."
+                    explanation:
+                        "What the store names as this user's purchase is held by another account; nothing was moved."
                 )
             }
         ),
@@ -195,10 +197,10 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             clientError == .loginDiscarded,
             {
                 Refusal(
-                    .clientLoginDiscarded,
-                    .storeUnavailable,
-                    .signInNeeded,
-                    "The user left the store's login, and no other store gives access."
+                    rule: .clientLoginDiscarded,
+                    outcome: .storeUnavailable,
+                    messageKey: .signInNeeded,
+                    explanation: "The user left the store's login, and no other store gives access."
                 )
             }
         ),
@@ -206,10 +208,11 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             clientError == .appNotRegistered,
             {
                 Refusal(
-                    .clientAppNotRegistered,
-                    .storeUnavailable,
-                    .unavailable,
-                    "The store does not know the app: its configuration has to be checked. No other store gives access."
+                    rule: .clientAppNotRegistered,
+                    outcome: .storeUnavailable,
+                    messageKey: .unavailable,
+                    explanation:
+                        "The store does not know the app: its configuration has to be checked. No other store gives access."
                 )
             }
         ),
@@ -217,10 +220,10 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             lapse != nil,
             {
                 Refusal(
-                    lapse?.rule ?? .noAccess,
-                    .nothingToRestore,
-                    endedKey(summary),
-                    (lapse?.explanation ?? "") + " A restore never takes access away; a reconcile follows."
+                    rule: lapse?.rule ?? .noAccess,
+                    outcome: .nothingToRestore,
+                    messageKey: endedKey(summary),
+                    explanation: (lapse?.explanation ?? "") + " A restore never takes access away; a reconcile follows."
                 )
             }
         ),
@@ -228,10 +231,10 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             !input.reading.unreadable.isEmpty,
             {
                 Refusal(
-                    .unreadableItem,
-                    .storeUnavailable,
-                    .unavailable,
-                    unreadable(input) + " so the user is read again later."
+                    rule: .unreadableItem,
+                    outcome: .storeUnavailable,
+                    messageKey: .unavailable,
+                    explanation: unreadable(input) + " so the user is read again later."
                 )
             }
         ),
@@ -239,18 +242,19 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ i
             summary.hasAnonymous,
             {
                 Refusal(
-                    .anonymousOwner,
-                    .nothingToRestore,
-                    .restoreInAppSignedIn,
+                    rule: .anonymousOwner,
+                    outcome: .nothingToRestore,
+                    messageKey: .restoreInAppSignedIn,
                     tickets: unprovenTickets(input),
-                    "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
+                    explanation:
+                        "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
                 )
             }
         ),
     ]
     let refusal = table.first(where: \.condition)?.refusal() ?? nothing(summary, input)
     return Verdict(
-        refusal.rule,
+        rule: refusal.rule,
         outcome: refusal.outcome,
         messageKey: refusal.messageKey,
         absence: absence,
@@ -266,37 +270,21 @@ private struct Refusal {
     var outcome: Outcome
     var messageKey: MessageKey
     /// Beside those that ownership brings about.
-    var tickets: [TicketRequest]
+    var tickets: [TicketRequest] = []
     /// Whether a reconcile follows for a user who is a subscriber still.
-    var reconciles: Bool
+    var reconciles = true
     var explanation: String
-
-    init(
-        _ rule: Rule,
-        _ outcome: Outcome,
-        _ messageKey: MessageKey,
-        tickets: [TicketRequest] = [],
-        reconciles: Bool = true,
-        _ explanation: String
-    ) {
-        self.rule = rule
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.tickets = tickets
-        self.reconciles = reconciles
-        self.explanation = explanation
-    }
 }
 
 /// The answer where every store was read to the end, and nothing of it is the user's.
 private func nothing(_ summary: AccessSummary, _ input: DecisionInput) -> Refusal {
     let key = nothingKey(summary)
     return Refusal(
-        .noAccess,
-        .nothingToRestore,
-        key,
+        rule: .noAccess,
+        outcome: .nothingToRestore,
+        messageKey: key,
         tickets: unprovenTickets(input),
-        key == .nothingSandbox
+        explanation: key == .nothingSandbox
             ? "Every store was read to the end; purchases of a store's sandbox do not count for this user."
             : "Every store was read to the end, and none gives this user access."
     )

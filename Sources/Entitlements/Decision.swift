@@ -1,24 +1,15 @@
 /// What was decided for one job of a batch.
 ///
-/// A decision is made in three pure steps: `decide` finds the verdict, `limit` holds demotions that may not be written yet, and
+/// It is made in three pure steps: `decide` finds the verdict, `limit` holds demotions that may not be written yet, and
 /// `finalize` refines the outcome once it is known which assets came back. Nothing else changes a verdict.
 package struct Decision: Hashable, Sendable {
     package let verdict: Verdict
     /// `nil`: what was planned before stands.
     package let nextCheck: ScheduledCheck?
-    /// When the stores were asked.
     package let askedAt: Instant
     /// An operator has approved the demotions of its run, this one among them.
-    package let isApproved: Bool
+    package var isApproved = false
 
-    package init(_ verdict: Verdict, nextCheck: ScheduledCheck?, askedAt: Instant, isApproved: Bool = false) {
-        self.verdict = verdict
-        self.nextCheck = nextCheck
-        self.askedAt = askedAt
-        self.isApproved = isApproved
-    }
-
-    /// Whether it is a demotion that counts toward the brake.
     package var countsTowardBrake: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isApproved }
 
     /// The demotion, held by a rule for a reason, a sentence that operators read.
@@ -30,7 +21,7 @@ package struct Decision: Hashable, Sendable {
         verdict.absence = .keep
         verdict.explanation += " " + reason
         // Where a store may stay silent for good, nothing else would bring the user up again.
-        return Decision(verdict, nextCheck: ScheduledCheck(at: askedAt + .seconds(86_400)), askedAt: askedAt)
+        return Decision(verdict: verdict, nextCheck: ScheduledCheck(at: askedAt + .seconds(86_400)), askedAt: askedAt)
     }
 
     fileprivate func limited(by hold: RunLimit?, _ allowance: inout Int?) -> Decision {
@@ -41,7 +32,7 @@ package struct Decision: Hashable, Sendable {
                 by: .proposed,
                 "Run \(run) writes its demotions together, once everybody was read, or none of them."
             )
-        case .approved: return Decision(verdict, nextCheck: nextCheck, askedAt: askedAt, isApproved: true)
+        case .approved: return Decision(verdict: verdict, nextCheck: nextCheck, askedAt: askedAt, isApproved: true)
         case nil: break
         }
         guard let left = allowance else { return self }
@@ -64,26 +55,17 @@ package enum RunLimit: Hashable, Sendable {
     case approved
 }
 
-/// Holds the demotions of a batch that may not be written yet.
+/// Holds the demotions of a batch that may not be written yet, of those that count toward the brake.
 ///
-/// - Parameters:
-///   - decisions: the batch's, in order.
-///   - holds: what runs say of their demotions, by the decision's place.
-///   - allowance: how many demotions the brake allows, the first ones of the batch; `nil`: it is not known yet, and holds none.
-/// - Returns: the decisions in the same order; only demotions that count toward the brake differ.
+/// `holds`: what runs say of their demotions, by the decision's place. `allowance`: how many the brake allows, the first ones
+/// of the batch; `nil`: it is not known yet, and holds none.
 package func limit(_ decisions: [Decision], holds: [Int: RunLimit], allowance: Int?) -> [Decision] {
     var allowance = allowance
     return decisions.enumerated().map { place, decision in decision.limited(by: holds[place], &allowance) }
 }
 
-/// Refines a restore's outcome by the assets that came back.
-///
-/// - Parameters:
-///   - verdict: what was decided.
-///   - kind: of the job.
-///   - changed: assets that came back with the decision.
-///   - isPending: more of them follow in the background.
-/// - Returns: the final verdict: a restore that brought assets back has restored something, whatever the user's type was.
+/// Refines a restore's outcome by the assets that came back, or follow in the background (`isPending`): it has restored
+/// something then, whatever the user's type was.
 package func finalize(_ verdict: Verdict, of kind: JobKind, assetsChanged changed: Int, isPending: Bool) -> Verdict {
     guard verdict.action == .grant, kind == .restore else { return verdict }
     var verdict = verdict

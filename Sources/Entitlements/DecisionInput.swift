@@ -31,9 +31,7 @@ package struct DecisionInput: Sendable {
     package var claimed: [ClaimedPurchase] = []
     /// When others' purchases were first seen that an event named and whose owners have never restored.
     package var firstSeenByEvent: [Int64: Instant] = [:]
-}
 
-extension DecisionInput {
     /// Whether the user's type can rest on anything that was ever seen: a grant, or a purchase of their own that gives
     /// access or gave it before.
     ///
@@ -41,13 +39,8 @@ extension DecisionInput {
     package var isExplained: Bool {
         everObserved || grants != .none
             || zip(reading.observations, attributions).contains { item, attribution in
-                attribution.mayGiveAccess
-                    && canExplain(item.kind, item.status, item.givesAccess, item.entitlements, item.isSandbox)
-            }
-            || ledger.contains { row in
-                let isSandbox = row.environment != "production"
-                return canExplain(row.kind, row.status, row.givesAccess, row.entitlements, isSandbox)
-            }
+                attribution.mayGiveAccess && canExplain(item)
+            } || ledger.contains(where: canExplain)
     }
 
     /// Whether the host made the user a subscriber after our last decision, which found no access.
@@ -55,23 +48,13 @@ extension DecisionInput {
 
     /// Whether an item of the user's own gives access by its store's word, its product and its environment.
     package func givesAccess(_ item: Observation) -> Bool {
-        accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
-            && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || sandbox == .allowed)
+        item.accessState == .access && catalog.mapping(of: item.entitlements) == .access
+            && (!item.isSandbox || sandbox == .allowed)
     }
 
-    private func canExplain(
-        _ kind: Observation.Kind,
-        _ status: StoreStatus,
-        _ givesAccess: Bool?,
-        _ entitlements: [String],
-        _ isSandbox: Bool
-    ) -> Bool {
-        guard !isSandbox || sandbox != .none else { return false }
-        let accessState = accessState(of: kind, status: status, givesAccess: givesAccess)
-        guard accessState != .pending else { return false }
-        // The store may list no entitlements any more for a subscription that is over.
-        guard !entitlements.isEmpty else { return kind == .subscription && accessState == .ended }
-        return catalog.mapping(of: entitlements) != .noAccess
+    private func canExplain(_ item: some AccessItem) -> Bool {
+        (!item.isSandbox || sandbox != .none) && item.canExplain
+            && (item.entitlements.isEmpty || catalog.mapping(of: item.entitlements) != .noAccess)
     }
 }
 

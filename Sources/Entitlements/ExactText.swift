@@ -3,7 +3,7 @@ import Glibc
 /// A text that equals another only byte for byte, as the database compares.
 ///
 /// Swift's own `==` and hash equate Unicode's spellings of one character, and PostgreSQL holds two users under them.
-package struct ExactText: Hashable, Comparable, Sendable {
+package struct ExactText: Hashable, Comparable, Sendable, CustomStringConvertible {
     package var text: String
 
     package init(_ text: String) { self.text = text }
@@ -11,14 +11,11 @@ package struct ExactText: Hashable, Comparable, Sendable {
     package static func == (left: Self, right: Self) -> Bool { left.text.isExactly(right.text) }
     package static func < (left: Self, right: Self) -> Bool { left.text.compareExactly(to: right.text) < 0 }
     package func hash(into hasher: inout Hasher) { hasher.combineExactly(text) }
-}
 
-extension ExactText: CustomStringConvertible {
     package var description: String { text }
 }
 
 extension String {
-    /// Whether both are the same bytes.
     package func isExactly(_ other: String) -> Bool { compareExactly(to: other) == 0 }
 
     /// The order of the bytes, as `COLLATE "C"` has it: negative where this text comes first.

@@ -13,16 +13,13 @@ package struct Instant: Hashable, Comparable, Sendable {
 
     package static func < (left: Instant, right: Instant) -> Bool { left.microseconds < right.microseconds }
 
-    /// The instant a duration later.
     package static func + (left: Instant, right: Duration) -> Instant {
         let (seconds, attoseconds) = right.components
         return Instant(microseconds: left.microseconds + seconds * 1_000_000 + attoseconds / 1_000_000_000_000)
     }
 
-    /// The instant a duration earlier.
     package static func - (left: Instant, right: Duration) -> Instant { left + (.zero - right) }
 
-    /// How much later than another it is.
     package static func - (left: Instant, right: Instant) -> Duration {
         .microseconds(left.microseconds - right.microseconds)
     }

@@ -1,8 +1,8 @@
 /// What becomes of a subscriber without access after a full read.
 struct Lapse: Hashable, Sendable {
     var rule: Rule
-    var demotes: Bool
-    var absence: AbsenceNote
+    var demotes = false
+    var absence = AbsenceNote.keep
     var explanation: String
 }
 
@@ -15,8 +15,6 @@ func lapse(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
     guard !input.isSetByHost else {
         return Lapse(
             rule: .unexplained,
-            demotes: false,
-            absence: .keep,
             explanation:
                 "The application made the user a subscriber after our last decision, which found no access; operators"
                 + " have to examine it."
@@ -33,39 +31,28 @@ func lapse(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
 
 private func held(_ lapse: Lapse, by rule: Rule, _ reason: String) -> Lapse {
     // The note stays: nothing was acted on, and a second read of the same facts must come to the same verdict.
-    Lapse(rule: rule, demotes: false, absence: .keep, explanation: lapse.explanation + " " + reason)
+    Lapse(rule: rule, explanation: lapse.explanation + " " + reason)
 }
 
 private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
     if summary.hasContradiction {
         return Lapse(
             rule: contradiction(input) ?? .sourcesDisagree,
-            demotes: false,
-            absence: .keep,
             explanation: "The sources disagree about who owns a purchase, so nothing is taken away."
         )
     }
     if !input.reading.unreadable.isEmpty {
-        return Lapse(
-            rule: .unreadableItem,
-            demotes: false,
-            absence: .keep,
-            explanation: unreadable(input) + " so nothing is taken away."
-        )
+        return Lapse(rule: .unreadableItem, explanation: unreadable(input) + " so nothing is taken away.")
     }
     if summary.hasUnknownStatus {
         return Lapse(
             rule: .unknownStatus,
-            demotes: false,
-            absence: .keep,
             explanation: "A store gave a status we do not know; that is no word that access is over."
         )
     }
     if summary.unaskedItems > 0 {
         return Lapse(
             rule: .storeNotAsked,
-            demotes: false,
-            absence: .keep,
             explanation:
                 "A store that gave access before is not configured any more, so it is not known whether it is over."
         )
@@ -73,8 +60,6 @@ private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> L
     if !summary.detached.isEmpty {
         return Lapse(
             rule: .entitlementDetached,
-            demotes: false,
-            absence: .keep,
             explanation: "A purchase goes on at the store without the entitlement that it carried"
                 + " (\(summary.detached.sorted().joined(separator: ", "))): it was detached from its product, which is no word"
                 + " that access is over."
@@ -84,7 +69,6 @@ private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> L
         if let end = summary.softWindowEnds, input.reading.askedAt < end {
             return Lapse(
                 rule: .softWindow,
-                demotes: false,
                 absence: beginning(input),
                 explanation: "The paid period ended a short while ago and the store has not said that it is over."
             )
@@ -113,8 +97,6 @@ private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> L
     guard input.isExplained else {
         return Lapse(
             rule: .unexplained,
-            demotes: false,
-            absence: .keep,
             explanation: "No purchase or grant was ever seen for this subscriber; operators have to examine it."
         )
     }
@@ -135,7 +117,6 @@ private func absence(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse 
     guard let since = input.absentSince else {
         return Lapse(
             rule: .firstAbsence,
-            demotes: false,
             absence: .begin(input.reading.askedAt),
             explanation: "Every store was read to the end and none gives access; one absence does not demote."
         )
@@ -143,8 +124,6 @@ private func absence(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse 
     guard since + summary.margin <= input.reading.askedAt else {
         return Lapse(
             rule: .absenceMargin,
-            demotes: false,
-            absence: .keep,
             explanation: "No store gives access, but the first such reading is too recent to act on."
         )
     }

@@ -1,6 +1,4 @@
-/// A name by which a store, or RevenueCat, knows a purchase.
-///
-/// Unique in (store, environment).
+/// A name by which a store, or RevenueCat, knows a purchase; unique in (store, environment).
 package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
     package var value: String
     package var store: String
@@ -29,7 +27,6 @@ package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
     /// Whether it opens the purchase to any holder of it.
     package var isSecret: Bool { kind == "purchase_token" }
 
-    /// The key without the kind.
     package var key: PurchaseIdentifierKey { .init(value: value, store: store, environment: environment) }
 }
 
@@ -118,9 +115,7 @@ package struct Observation: Hashable, Sendable {
     package var owner: NamedOwner
     /// The asked user has shown a proof of it, which its store has verified.
     package var isSubmitted = false
-    /// The id that the app gave the store for the buyer, as the store tells it.
-    ///
-    /// Never shown, never logged.
+    /// The id that the app gave the store for the buyer, as the store tells it; never shown, never logged.
     package var accountID: String?
     /// By which of its identifiers the store is asked again; `nil`: it is not asked about single purchases.
     package var lookupID: String?
@@ -130,9 +125,7 @@ package struct Observation: Hashable, Sendable {
     package var boughtAt: Instant?
     /// What Google Play waits for before it keeps the sale.
     package var acknowledgement: Acknowledgement?
-    /// When something changes by itself before the period's end: a pause ends, a part of the purchase begins or ends.
-    ///
-    /// Plans a check; no decision uses it.
+    /// When something changes by itself before the period's end (a pause, a part of it): only plans a check.
     package var changesAt: Instant?
     /// The store itself says of a one-time purchase that it ends, and does not tell when.
     package var isLimited = false
@@ -173,15 +166,12 @@ package struct Observation: Hashable, Sendable {
     }
 
     package var isFamilyShared: Bool { ownership == "family_shared" }
-    package var isSandbox: Bool { environment != "production" }
 
     /// Whether the store has said that the period's end is final.
     package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
 }
 
-/// Tells whether two items of a reading belong to one account of a store.
-///
-/// No fact of a purchase: it is not kept.
+/// Tells whether two items of a reading belong to one account of a store: no fact of a purchase, and not kept.
 package struct StoreAccount: Hashable, Sendable {
     /// The id that the store was asked for: all items of one answer belong to one account.
     package var answer: String
@@ -196,35 +186,22 @@ package struct StoreAccount: Hashable, Sendable {
 
 /// A sale that Google Play takes back unless it is acknowledged in time.
 package struct Acknowledgement: Hashable, Sendable {
-    /// The product under which the call is made.
     package var productID: String
-    /// The purchase token.
-    ///
-    /// Never shown, never logged.
+    /// The purchase token; never shown, never logged.
     package var token: String
     package var kind: Observation.Kind
     /// When Google Play refunds and revokes it.
     package var deadline: Instant
-    /// The app's ids for the buyer of a purchase made in Play itself: Google forgets them unless the acknowledgement repeats them.
-    ///
-    /// Never shown, never logged.
+    /// The app's ids for the buyer of a purchase made in Play itself, which Google forgets unless the acknowledgement
+    /// repeats them; never shown, never logged.
     package var accountID: String?
     package var profileID: String?
 
-    package init(
-        productID: String,
-        token: String,
-        kind: Observation.Kind,
-        deadline: Instant,
-        accountID: String? = nil,
-        profileID: String? = nil
-    ) {
+    package init(productID: String, token: String, kind: Observation.Kind, deadline: Instant) {
         self.productID = productID
         self.token = token
         self.kind = kind
         self.deadline = deadline
-        self.accountID = accountID
-        self.profileID = profileID
     }
 }
 
@@ -238,7 +215,6 @@ package struct StoreStatus: Hashable, Sendable {
         case replaced
         /// Paid, and it has not begun.
         case scheduled
-        /// Used up.
         case consumed
         /// The store's own `unknown`, and every word we have not met.
         case unknown
@@ -266,15 +242,14 @@ package struct Reading: Sendable {
     /// When the first request began, by the database's clock.
     package var askedAt: Instant
     package var observations: [Observation]
-    /// Why the reading is not full.
     package var failure: ReadFailure?
-    package var claims: ClaimFindings
+    package var claims = ClaimFindings()
     /// Whose silence means something: the stores that are configured.
     package var covered: Set<Store>
     /// Items that no decision may use, because their owner is not known yet.
     package var withheld: [Observation] = []
     /// The stores that did not answer in full, and why; empty where that is not known by store.
-    package var silent: [Store: ReadFailure]
+    package var silent: [Store: ReadFailure] = [:]
     /// The stores that hold an item of the user's of which it is not known whether it gives access.
     package var unreadable: Set<Store> = []
 
@@ -283,16 +258,12 @@ package struct Reading: Sendable {
         askedAt: Instant,
         observations: [Observation] = [],
         failure: ReadFailure? = nil,
-        claims: ClaimFindings = ClaimFindings(),
-        covered: Set<Store> = Set(Store.allCases),
-        silent: [Store: ReadFailure] = [:]
+        covered: Set<Store> = Set(Store.allCases)
     ) {
         self.covered = covered
-        self.silent = silent
         self.coverage = coverage
         self.askedAt = askedAt
         self.observations = observations
         self.failure = failure
-        self.claims = claims
     }
 }

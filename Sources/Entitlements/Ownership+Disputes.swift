@@ -12,7 +12,7 @@ extension AttributedReading {
         // An account id that names the asked user agrees with RevenueCat, which moves the purchase to that user.
         for place in new where !isFollowed || observations[place].owner != .account {
             let answers = known.map { judge(place, by: $0) }.filter(\.speaksAgainst)
-            if let answer = answers.min(by: Attribution.comesBefore) { attributions[place] = answer }
+            if let answer = answers.min(by: { $0.order < $1.order }) { attributions[place] = answer }
         }
     }
 
@@ -64,7 +64,7 @@ extension AttributedReading {
             let about = disputes.filter { dispute in
                 !isJoined || rows[place].contains { $0.id == dispute.disputedPurchase }
             }
-            guard let dispute = about.min(by: Attribution.comesBefore) else { continue }
+            guard let dispute = about.min(by: { $0.order < $1.order }) else { continue }
             guard case .foreign(let purchase, _, _) = dispute, observations[place].owner != .unnamed else {
                 attributions[place] = dispute
                 continue
@@ -94,11 +94,7 @@ extension Attribution {
     }
 
     /// Ranks answers, so that the one that is kept does not depend on the order of the items.
-    fileprivate static func comesBefore(_ left: Attribution, _ right: Attribution) -> Bool {
-        left.order < right.order
-    }
-
-    private var order: (purchase: Int64, kind: Int, user: Int64, account: ExactText) {
+    fileprivate var order: (purchase: Int64, kind: Int, user: Int64, account: ExactText) {
         let last = Int64.max
         return switch self {
         case .disagree(let purchase, let owner): (purchase, 0, owner, ExactText(""))

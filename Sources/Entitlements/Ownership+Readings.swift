@@ -1,12 +1,6 @@
 /// Decides whose each item of a reading is, in the light of all of them.
 ///
-/// - Parameters:
-///   - observations: the reading's.
-///   - holders: for each item the ledger rows under its identifiers, without repeats.
-///   - userKey: the user who was asked for.
-///   - eligible: whether the user may gain access.
-///   - askedAt: when the read began.
-/// - Returns: whose each item is, in their order.
+/// `holders`: for each item the ledger rows under its identifiers, without repeats.
 package func attribute(
     _ observations: [Observation],
     holders: [[Purchase]],
@@ -14,7 +8,15 @@ package func attribute(
     eligible: Bool,
     askedAt: Instant
 ) -> [Attribution] {
-    var reading = AttributedReading(observations, holders, userKey: userKey, eligible: eligible, askedAt: askedAt)
+    var reading = AttributedReading(
+        observations: observations,
+        holders: holders,
+        userKey: userKey,
+        eligible: eligible,
+        askedAt: askedAt,
+        rows: holders
+    )
+    reading.attributions = observations.indices.map { reading.judge($0, by: holders[$0]) }
     let purchases = reading.itemsByPurchase
     for items in purchases {
         reading.join(items)
@@ -38,18 +40,6 @@ struct AttributedReading {
     var rows: [[Purchase]]
     var attributions: [Attribution] = []
 
-    /// Judges each item alone.
-    init(_ observations: [Observation], _ holders: [[Purchase]], userKey: Int64, eligible: Bool, askedAt: Instant) {
-        self.observations = observations
-        self.holders = holders
-        self.userKey = userKey
-        self.eligible = eligible
-        self.askedAt = askedAt
-        rows = holders
-        attributions = observations.indices.map { judge($0, by: holders[$0]) }
-    }
-
-    /// Whose an item is if these are its rows.
     func judge(_ place: Int, by rows: [Purchase]) -> Attribution {
         attribute(observations[place], holders: rows, userKey: userKey, eligible: eligible, askedAt: askedAt)
     }
@@ -120,7 +110,7 @@ struct AttributedReading {
     private func isBesideOwn(_ place: Int) -> Bool {
         let item = observations[place]
         guard let account = item.storeAccount, item.owner == .unnamed, !item.isFamilyShared,
-            accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access,
+            item.accessState == .access,
             // RevenueCat or another witness of the same purchase has named an owner.
             !rows[place].contains(where: { contradicts($0, userKey) || $0.isFamilyShared })
         else { return false }
@@ -138,7 +128,6 @@ struct AttributedReading {
 }
 
 extension Attribution {
-    /// Whether no user is the owner.
     fileprivate var hasNoOwner: Bool {
         switch self {
         case .unowned, .sameAccount: true

@@ -8,24 +8,17 @@ func contradicts(_ row: Purchase, _ userKey: Int64) -> Bool {
 /// An id that the app gave the store names the owner where the ledger names no other user; without one, the user who was first to
 /// show a proof of a purchase that gives access.
 ///
-/// - Parameters: as of `attribute`.
-/// - Returns: whose the item is; the same whatever the order of the holders.
+/// `rows`: the ledger's, the oldest first. `owner`: of all of them.
 func attributeByStore(
     _ observation: Observation,
-    holders: [Purchase],
+    _ rows: [Purchase],
+    _ owner: Int64?,
     userKey: Int64,
     eligible: Bool,
     askedAt: Instant
 ) -> Attribution {
-    let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }
-    let owners = Set(rows.compactMap(\.ownerKey))
     let oldest = rows.first
-    guard owners.count <= 1 else {
-        let foreign = rows.first { $0.ownerKey != nil && $0.ownerKey != userKey }
-        return .collision(purchase: foreign?.id ?? 0, owner: foreign?.ownerKey ?? userKey)
-    }
     let rest = rows.dropFirst().map(\.id)
-    let owner = owners.first
     func own() -> Attribution {
         // Seen since this read began, and without an owner: the row would not take an older reading's owner.
         guard !rows.contains(where: { $0.ownerKey == nil && $0.observedAt > askedAt }) else { return .overtaken }
@@ -53,9 +46,7 @@ func attributeByStore(
     case .unattributable: return owner == userKey ? own() : .unattributed(purchase: oldest?.id)
     case .unnamed, .askedUser, .anonymous, .otherUser:
         if owner == userKey { return own() }
-        let givesAccess =
-            accessState(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
-            == .access
+        let givesAccess = observation.accessState == .access
         // No user becomes the owner of what is over, nor a user who can't use it.
         guard observation.isSubmitted, givesAccess, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
             return .unowned(purchase: oldest?.id, merging: rest)

@@ -92,15 +92,10 @@ package enum Attribution: Hashable, Sendable {
     }
 }
 
-/// Decides whose an item is.
+/// Decides whose an item is that was read for a user, the same whatever the order of the holders.
 ///
-/// - Parameters:
-///   - observation: the item, read for the user.
-///   - holders: the ledger rows under its identifiers, without repeats.
-///   - userKey: the user who was asked for.
-///   - eligible: whether the user may gain access.
-///   - askedAt: when the read began.
-/// - Returns: whose the item is; the same whatever the order of the holders.
+/// `holders`: the ledger rows under its identifiers, without repeats. `eligible`: whether the user may gain access.
+/// `askedAt`: when the read began.
 package func attribute(
     _ observation: Observation,
     holders: [Purchase],
@@ -111,24 +106,18 @@ package func attribute(
     switch observation.owner {
     case .otherUser(let id): return .otherUser(id: id)
     case .anonymous: return .anonymous
-    case .askedUser: break
-    case .account, .otherAccount, .heldElsewhere, .unnamed, .unattributable:
-        return attributeByStore(
-            observation,
-            holders: holders,
-            userKey: userKey,
-            eligible: eligible,
-            askedAt: askedAt
-        )
+    case .askedUser, .account, .otherAccount, .heldElsewhere, .unnamed, .unattributable: break
     }
     // The oldest row survives a merger; ids break ties so that every worker picks the same one.
     let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }
-    guard let oldest = rows.first else { return .new }
     let owners = Set(rows.compactMap(\.ownerKey))
-    guard owners.count <= 1 else {
-        let foreign = rows.first { $0.ownerKey != nil && $0.ownerKey != userKey } ?? oldest
+    if owners.count > 1, let foreign = rows.first(where: { $0.ownerKey != nil && $0.ownerKey != userKey }) {
         return .collision(purchase: foreign.id, owner: foreign.ownerKey ?? userKey)
     }
+    guard observation.owner == .askedUser else {
+        return attributeByStore(observation, rows, owners.first, userKey: userKey, eligible: eligible, askedAt: askedAt)
+    }
+    guard let oldest = rows.first else { return .new }
     let rest = rows.dropFirst().map(\.id)
     if let named = rows.first(where: { contradicts($0, userKey) }) {
         return .contradicted(purchase: named.id, accountKey: named.accountKey, account: nil)

@@ -14,12 +14,7 @@ package struct PrevailingItem: Hashable, Sendable {
     ///
     /// Compared in this order: the user's own items before others; a store's own "over" before RevenueCat's statement; the
     /// strongest status; entitlements that the catalogue maps to access; the store's own item; the later end; the later start.
-    /// `nil`: there are no items.
-    ///
-    /// - Parameters:
-    ///   - items: all of one purchase, in any order.
-    ///   - counts: whether each speaks for the user; the others stand only where none does.
-    ///   - catalog: what means access; `nil`: not known.
+    /// `nil`: there are no items. `counts`: whether each speaks for the user; the others stand only where none does.
     package init?(among items: [Observation], counts: [Bool], catalog: ProductCatalog? = nil) {
         let overruled = Self.overruled(items, counts: counts)
         let ranked = items.indices.map { place in
@@ -32,13 +27,8 @@ package struct PrevailingItem: Hashable, Sendable {
         statedAt = items.compactMap(\.statedAt).max()
     }
 
-    /// RevenueCat's items about purchases of which their own store says in the same reading that they are over, that they
+    /// The places of RevenueCat's items about purchases of which their own store says in the same reading that they are over, that they
     /// have not begun, or that they end at an unknown time: RevenueCat has not heard of it.
-    ///
-    /// - Parameters:
-    ///   - items: of one reading.
-    ///   - counts: whether each speaks for the user.
-    /// - Returns: their places.
     static func overruled(_ items: [Observation], counts: [Bool]) -> Set<Int> {
         let over = items.indices.filter { place in
             items[place].source != .revenueCat && counts[place] && items[place].endsOthers

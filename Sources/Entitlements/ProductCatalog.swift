@@ -5,13 +5,11 @@
 package struct ProductCatalog: Hashable, Sendable {
     package enum Mapping: Hashable, Sendable { case access, noAccess, unmapped }
 
+    /// Whether each key means access.
     private var grants: [String: Bool]
     /// The keys of products that end after a length of time.
     private var timed: Set<String>
 
-    /// - Parameters:
-    ///   - grants: whether each key means access.
-    ///   - timed: those of the keys that have a duration.
     package init(_ grants: [String: Bool], timed: Set<String> = []) {
         self.grants = grants
         self.timed = timed

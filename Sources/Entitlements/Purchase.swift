@@ -56,13 +56,7 @@ package struct Purchase: Hashable, Sendable {
     /// The entitlements to remember after a reading: those from before, where the store lists none of them any more and what
     /// it lists means no access.
     ///
-    /// `LedgerWrites.updatePurchases` has the same rule in SQL.
-    ///
-    /// - Parameters:
-    ///   - listed: what the reading lists.
-    ///   - before: what was remembered.
-    ///   - catalog: what means access; `nil`: not known, and everything may.
-    /// - Returns: the entitlements.
+    /// `LedgerWrites.updatePurchases` has the same rule in SQL. Without a catalogue everything may mean access.
     static func carried(_ listed: [String], before: [String], catalog: ProductCatalog?) -> [String] {
         func meansAccess(_ keys: [String]) -> Bool { catalog.map { $0.mapping(of: keys) == .access } ?? !keys.isEmpty }
         let isDetached = !Set(before).isSubset(of: listed) && !meansAccess(listed) && meansAccess(before)

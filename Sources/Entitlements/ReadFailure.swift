@@ -50,7 +50,6 @@ package struct ReadFailure: Error, Hashable, Sendable {
     /// Whether it says nothing of any store.
     package var isOurs: Bool { code == .interrupted || code == .recordsUnavailable }
 
-    /// How the queue treats the job.
     package var treatment: Treatment { Self.treatments[code] ?? .retry }
 
     package enum Treatment: Sendable, Hashable {

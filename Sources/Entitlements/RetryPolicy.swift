@@ -19,15 +19,10 @@ package struct RetryPolicy: Hashable, Sendable {
         case dead(attempt: Int)
     }
 
-    /// Decides what follows a failed read.
+    /// Decides what follows a failed read: a wait, at least the store's own wish (capped), or the end.
     ///
-    /// - Parameters:
-    ///   - failure: why the read failed.
-    ///   - attempt: reads of this job that failed before.
-    ///   - age: since the job was last queued.
-    ///   - jitter: a random number from 0 to 1.
-    ///   - isRepeated: the try before this one was to be asked again at once as well; a free second try is free once.
-    /// - Returns: the wait, at least the store's own wish (capped), or the end.
+    /// `attempt`: reads of this job that failed before. `age`: since it was last queued. `jitter`: from 0 to 1. `isRepeated`:
+    /// the try before this one was to be asked again at once as well; a free second try is free once.
     package func next(after failure: ReadFailure, attempt: Int, age: Duration, jitter: Double, isRepeated: Bool = false)
         -> Next
     {

@@ -25,9 +25,7 @@ package struct ScheduledCheck: Hashable, Sendable {
 
     /// What is known of a user besides a reading.
     package struct Knowledge: Sendable {
-        /// Whether the verdict gives access.
         package var grants = false
-        /// By which rule the verdict was reached.
         package var rule: Rule?
         /// When an event spoke of access, which a reading may not show yet.
         package var accessEventAt: Instant?
@@ -44,12 +42,6 @@ package struct ScheduledCheck: Hashable, Sendable {
     }
 
     /// Plans the next check; there is no plan where the reading says nothing about it.
-    ///
-    /// - Parameters:
-    ///   - reading: what was read.
-    ///   - attributions: whose each item is, in the order of the reading.
-    ///   - outcome: what was decided.
-    ///   - known: what else there is to go by.
     package init?(
         _ reading: Reading,
         _ attributions: [Attribution],
@@ -57,7 +49,6 @@ package struct ScheduledCheck: Hashable, Sendable {
         known: Knowledge = Knowledge()
     ) {
         guard outcome != .notEligible else {
-            at = nil
             awaitsEligibility = true
             return
         }
@@ -97,7 +88,7 @@ package struct ScheduledCheck: Hashable, Sendable {
 
     private static func check(of item: Observation, after now: Instant, _ jitter: Jitter) -> Instant? {
         let isOnside = item.source == .onside
-        let accessState = accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess)
+        let accessState = item.accessState
         let soonest = isOnside && accessState == .access ? now + longest : nil
         let changes = item.changesAt.map { $0 + jitter.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
         if item.status.known == .scheduled, let changes { return changes }
@@ -132,9 +123,7 @@ package struct Jitter: Hashable, Sendable {
 
     private init(share: Double) { self.share = share }
 
-    /// A user's place.
-    ///
-    /// - Parameter userKey: neighbours have places far apart.
+    /// A user's place; neighbouring keys have places far apart.
     package init(userKey: Int64) {
         // SplitMix64's finalizer: any bit of the key changes about half of the bits of the result.
         var bits = UInt64(bitPattern: userKey) &+ 0x9e37_79b9_7f4a_7c15
@@ -152,4 +141,19 @@ package struct Jitter: Hashable, Sendable {
 
     /// The duration, or up to a quarter less.
     func shortened(_ duration: Duration) -> Duration { duration * (1 - share / 4) }
+}
+
+/// A store's event that announced access: what is read in the moments after it may not show yet what it announces.
+enum ReadLag {
+    /// How long a reading without access is not believed.
+    static let settles = Duration.seconds(30)
+    /// The same where access would be taken away: no user waits for that.
+    static let holds = Duration.seconds(120)
+    /// Checks after it was believed all the same.
+    static let checks: [Duration] = [.seconds(300), .seconds(1800)]
+
+    /// When to check again after a reading without access that began at `now`, given when the event came; `nil`: not any more.
+    static func nextCheck(after now: Instant, at: Instant) -> Instant? {
+        checks.map { at + $0 }.first { now < $0 }
+    }
 }

@@ -9,32 +9,22 @@ package enum Mode: String, Sendable, CaseIterable {
 package struct DecisionSettings: Hashable, Sendable {
     package var mode: Mode
     /// `pause demotions` is in force.
-    package var demotionsPaused: Bool
+    package var demotionsPaused = false
     /// How far apart two absences lie at least, and how long after a period's end no user is demoted for silence.
-    package var absenceMargin: Duration
+    package var absenceMargin = Duration.seconds(86_400)
     /// The same for Google Play, which may defer a charge by a day.
-    package var absenceMarginGooglePlay: Duration
+    package var absenceMarginGooglePlay = Duration.seconds(172_800)
     /// How long a known user may stay unread; `nil`: for as long as nothing is expected.
-    package var backgroundCheck: Duration?
+    package var backgroundCheck: Duration? = .seconds(30 * 86_400)
 
-    package init(
-        mode: Mode = .full,
-        demotionsPaused: Bool = false,
-        absenceMargin: Duration = .seconds(86_400),
-        absenceMarginGooglePlay: Duration = .seconds(172_800),
-        backgroundCheck: Duration? = .seconds(30 * 86_400)
-    ) {
-        self.mode = mode
-        self.demotionsPaused = demotionsPaused
-        self.absenceMargin = absenceMargin
-        self.absenceMarginGooglePlay = absenceMarginGooglePlay
-        self.backgroundCheck = backgroundCheck
-    }
-
-    /// The margin of one store.
     package func margin(of store: String) -> Duration {
         store == "play_store" || store == "google_play" ? absenceMarginGooglePlay : absenceMargin
     }
+}
+
+extension DecisionSettings {
+    // Beside the memberwise one, which other targets do not see.
+    package init() { self.init(mode: .full) }
 }
 
 /// Whether a demotion still fits under the brake.

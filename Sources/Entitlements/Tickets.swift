@@ -15,36 +15,22 @@ func contradiction(_ input: DecisionInput) -> Rule? {
 func ownershipTickets(_ input: DecisionInput) -> [TicketRequest] {
     var tickets: [TicketRequest] = []
     for (observation, attribution) in zip(input.reading.observations, input.attributions) {
-        var ticket = TicketRequest(
-            kind: .identityCollision,
-            store: observation.store,
-            originalID: observation.spokenID,
-            deadline: observation.acknowledgement?.deadline
-        )
+        var ticket = TicketRequest(.identityCollision, about: observation)
         switch attribution {
-        case .new, .own, .overtaken, .anonymous, .foreign, .unowned, .sameAccount, .unattributed:
-            continue
-        case .contradicted(_, nil, nil):
-            // The store that names another user makes the ticket.
-            continue
+        case .new, .own, .overtaken, .anonymous, .foreign, .unowned, .sameAccount, .unattributed: continue
+        // The store that names another user makes the ticket.
+        case .contradicted(_, nil, nil): continue
         case .contradicted(let purchase, let owner, let account):
             ticket.kind = .sourcesDisagree
-            ticket.purchase = purchase
-            ticket.ownerKey = owner
-            ticket.ownerID = account
+            (ticket.purchase, ticket.ownerKey, ticket.ownerID) = (purchase, owner, account)
         case .followed(let purchase, let owner, _):
             ticket.kind = .externalTransfer
-            ticket.purchase = purchase
-            ticket.ownerKey = owner
+            (ticket.purchase, ticket.ownerKey) = (purchase, owner)
         case .disagree(let purchase, let owner):
             ticket.kind = .sourcesDisagree
-            ticket.purchase = purchase
-            ticket.ownerKey = owner
-        case .collision(let purchase, let owner):
-            ticket.purchase = purchase
-            ticket.ownerKey = owner
-        case .otherUser(let id):
-            ticket.ownerID = id
+            (ticket.purchase, ticket.ownerKey) = (purchase, owner)
+        case .collision(let purchase, let owner): (ticket.purchase, ticket.ownerKey) = (purchase, owner)
+        case .otherUser(let id): ticket.ownerID = id
         }
         tickets.append(ticket)
     }
@@ -61,8 +47,7 @@ private let firstSeenWindow = Duration.seconds(3 * 86400)
 
 /// The tickets of a restore whose reads are used up, where it is proven all the same that the purchases are others'.
 ///
-/// - Parameter input: the last read, which did not suffice for an answer.
-/// - Returns: empty where nothing is proven, and for users whose access is in doubt.
+/// None where nothing is proven, and for users whose access is in doubt.
 package func provenMismatch(_ input: DecisionInput) -> [TicketRequest] {
     guard input.kind == .restore, input.user?.type == .free, contradiction(input) == nil else { return [] }
     return shownTickets(input)
@@ -80,18 +65,10 @@ func shownTickets(_ input: DecisionInput) -> [TicketRequest] {
         let isNamedByEvent =
             purchase.flatMap { input.firstSeenByEvent[$0] }.map { askedAt < $0 + firstSeenWindow } ?? false
         let isFresh = observation.boughtAt.map { askedAt < $0 + firstSeenWindow } ?? false
-        tickets.append(
-            TicketRequest(
-                kind: isNamedByEvent && isFresh ? .firstSeenElsewhere : .ownerMismatch,
-                purchase: purchase,
-                ownerKey: owner,
-                ownerID: account,
-                store: observation.store,
-                originalID: observation.spokenID,
-                deadline: observation.acknowledgement?.deadline,
-                isUrgent: isNew
-            )
-        )
+        var ticket = TicketRequest(isNamedByEvent && isFresh ? .firstSeenElsewhere : .ownerMismatch, about: observation)
+        (ticket.purchase, ticket.ownerKey, ticket.ownerID) = (purchase, owner, account)
+        ticket.isUrgent = isNew
+        tickets.append(ticket)
     }
     return oneEach(tickets)
 }
@@ -101,10 +78,7 @@ func unattributedTickets(_ input: DecisionInput) -> [TicketRequest] {
     let items = zip(input.reading.observations, input.attributions)
     return oneEach(
         items.compactMap { observation, attribution in
-            guard case .unattributed(let purchase) = attribution,
-                accessState(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
-                    == .access
-            else { return nil }
+            guard case .unattributed(let purchase) = attribution, observation.accessState == .access else { return nil }
             return TicketRequest(
                 kind: .onsideUnattributed,
                 purchase: purchase,
@@ -159,4 +133,10 @@ private func ticket(_ kind: TicketRequest.Kind, _ claimed: ClaimedPurchase) -> T
         store: claimed.found.store,
         originalID: claimed.found.storeID ?? (claimed.found.identifier.isSecret ? nil : claimed.found.identifier.value)
     )
+}
+
+extension TicketRequest {
+    init(_ kind: Kind, about item: Observation) {
+        self.init(kind: kind, store: item.store, originalID: item.spokenID, deadline: item.acknowledgement?.deadline)
+    }
 }

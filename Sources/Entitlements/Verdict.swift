@@ -1,4 +1,3 @@
-/// The two kinds of job.
 package enum JobKind: Int16, Sendable, CaseIterable {
     case restore = 0
     case reconcile = 1
@@ -42,7 +41,6 @@ package enum MessageKey: String, Sendable, CaseIterable {
     case stillChecking = "still_checking"
 }
 
-/// The name of the rule that decided.
 package enum Rule: String, Sendable, CaseIterable {
     case accountGone = "account_gone"
     case notEligible = "not_eligible"
@@ -92,6 +90,15 @@ package enum Action: String, Sendable, CaseIterable {
     case grant
     /// Access is gone: the type becomes `free`, assets freeze.
     case demote
+
+    /// The type that it gives the user.
+    var type: UserType? {
+        switch self {
+        case .none: nil
+        case .grant: .subscriber
+        case .demote: .free
+        }
+    }
 }
 
 /// What becomes of the note that a full read found no access and no word.
@@ -128,7 +135,6 @@ package struct TicketRequest: Hashable, Sendable {
     /// The claimant has shown a proof.
     package var isSubmitted: Bool = true
 
-    /// Whether the claimant may see it.
     package var isVisible: Bool {
         switch kind {
         case .ownerMismatch, .paidNoAccess, .firstSeenElsewhere, .identityCollision, .sourcesDisagree: true
@@ -152,40 +158,18 @@ package struct TicketRequest: Hashable, Sendable {
 /// What was decided for one job, and by which rule.
 package struct Verdict: Hashable, Sendable {
     package var rule: Rule
-    package var action: Action
+    package var action = Action.none
     package var outcome: Outcome
     package var messageKey: MessageKey?
-    package var absence: AbsenceNote
-    package var tickets: [TicketRequest]
+    package var absence = AbsenceNote.keep
+    package var tickets: [TicketRequest] = []
     /// A reconcile of the user follows.
-    package var enqueuesReconcile: Bool
+    package var enqueuesReconcile = false
     /// The end was announced before it came: the brake does not count it.
-    package var wasAnnounced: Bool
+    package var wasAnnounced = false
     /// Entitlements that were detached from products of purchases that go on at the store.
     package var detached: Set<String> = []
     package var explanation: String
-
-    package init(
-        _ rule: Rule,
-        _ action: Action = .none,
-        outcome: Outcome,
-        messageKey: MessageKey? = nil,
-        absence: AbsenceNote = .keep,
-        tickets: [TicketRequest] = [],
-        enqueuesReconcile: Bool = false,
-        wasAnnounced: Bool = false,
-        explanation: String
-    ) {
-        self.rule = rule
-        self.action = action
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.absence = absence
-        self.tickets = tickets
-        self.enqueuesReconcile = enqueuesReconcile
-        self.wasAnnounced = wasAnnounced
-        self.explanation = explanation
-    }
 }
 
 /// What a job comes to: a verdict, or another try.

@@ -3,7 +3,7 @@ import Postgres
 import Queue
 
 /// What our records hold of a purchase, as far as its store is asked by it.
-package struct KnownPurchase: Sendable, Hashable {
+package struct KnownPurchase: AccessItem, Sendable, Hashable {
     package var store: String
     package var environment: String
     package var kind: Observation.Kind
@@ -18,9 +18,7 @@ package struct KnownPurchase: Sendable, Hashable {
 
     /// Whether it is over, and has been for longer than Google Play keeps tokens.
     package func isLongOver(at moment: Instant) -> Bool {
-        guard accessState(of: kind, status: status, givesAccess: givesAccess) == .ended, let end = periodEndsAt else {
-            return false
-        }
+        guard accessState == .ended, let end = periodEndsAt else { return false }
         return end + .seconds(61 * 86_400) < moment
     }
 
@@ -28,23 +26,12 @@ package struct KnownPurchase: Sendable, Hashable {
 
     /// The words with which a subscription that gives no access is over.
     static let endedWords = StoreStatus.Known.allCases.map(\.rawValue).filter {
-        accessState(of: .subscription, status: StoreStatus($0), givesAccess: false) == .ended
+        Entitlements.accessState(of: .subscription, status: StoreStatus($0), givesAccess: false) == .ended
     }
 
     /// The most purchases of a user that are asked about, those apart that ended long ago; a user with more is never read
     /// fully.
     package static let most = 200
-
-    /// Whether a paid period was seen that still runs, so that its store has to know it.
-    package func isRunning(at moment: Instant) -> Bool {
-        Entitlements.isRunning(
-            kind,
-            status: status,
-            givesAccess: givesAccess,
-            periodEndsAt: periodEndsAt,
-            at: moment
-        )
-    }
 
     init(_ row: PostgresRow) throws {
         let (store, environment, kind): (String, String, String) = try (row["store"], row["environment"], row["kind"])

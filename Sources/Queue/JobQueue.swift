@@ -114,11 +114,9 @@ package struct JobQueue: Sendable {
             job.crashes = Int(crashes)
             job.age = sinceThen(id.madeAt)
             job.requeuedFor = queuedAt.map(sinceThen)
-            job.request = try JobRequest(
-                proofs: row["proofs"],
-                clientError: row["client_error"],
-                productIDs: row["product_ids"]
-            )
+            job.request.proofs = try row["proofs"]
+            job.request.clientError = try row["client_error"]
+            job.request.productIDs = try row["product_ids"]
             return job
         }
     }

@@ -51,14 +51,14 @@ package struct Acknowledgements: Sendable {
             """
         )
         return try rows.map { row throws(PostgresError) in
-            let acknowledgement = Acknowledgement(
+            var acknowledgement = Acknowledgement(
                 productID: try row.decode(String.self, at: 1),
                 token: try row.decode(String.self, at: 0),
                 kind: Observation.Kind(rawValue: try row.decode(String.self, at: 2)) ?? .subscription,
-                deadline: try row.decode(Instant.self, at: 3),
-                accountID: try row.decode(String?.self, at: 7),
-                profileID: try row.decode(String?.self, at: 8)
+                deadline: try row.decode(Instant.self, at: 3)
             )
+            acknowledgement.accountID = try row.decode(String?.self, at: 7)
+            acknowledgement.profileID = try row.decode(String?.self, at: 8)
             return Due(
                 acknowledgement: acknowledgement,
                 wasCalled: try row.decode(Bool.self, at: 4),

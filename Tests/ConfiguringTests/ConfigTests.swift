@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import FoundationEssentials
 import Logging
 import Telemetry

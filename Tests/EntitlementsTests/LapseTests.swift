@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Testing
 
 /// A subscriber for whom a full reading found no access.
@@ -106,7 +106,7 @@ import Testing
 
     static let holds: [(DecisionSettings, Rule)] = [
         (DecisionSettings(mode: .promoteOnly), .promoteOnly),
-        (DecisionSettings(demotionsPaused: true), .demotionsPaused),
+        (DecisionSettings(mode: .full, demotionsPaused: true), .demotionsPaused),
         (DecisionSettings(mode: .promoteOnly, demotionsPaused: true), .promoteOnly),
     ]
 

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import TestSupport
 import Testing
 
@@ -15,8 +15,8 @@ struct LimitTests {
             case .demote: random.pick(.demoted, .unchanged, .nothingToRestore)
             }
         let verdict = Verdict(
-            random.pick(.storeAccess, .storeEnded, .absenceConfirmed, .noAccess),
-            action,
+            rule: random.pick(.storeAccess, .storeEnded, .absenceConfirmed, .noAccess),
+            action: action,
             outcome: outcome,
             messageKey: random.oneIn(2) ? .nothing : nil,
             absence: random.pick(.keep, .clear, .begin(askedAt)),
@@ -24,7 +24,7 @@ struct LimitTests {
             explanation: "The store says so."
         )
         return Decision(
-            verdict,
+            verdict: verdict,
             nextCheck: random.oneIn(2) ? ScheduledCheck(at: askedAt + .seconds(60)) : nil,
             askedAt: askedAt
         )

@@ -153,9 +153,9 @@ struct Scene {
             askedAt: askedAt,
             observations: reads.map(\.item),
             failure: failure,
-            claims: claims,
             covered: covered
         )
+        reading.claims = claims
         reading.unreadable = unreadable
         var input = DecisionInput(
             kind: kind,

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import TestSupport
 
 /// How the workers of a history are configured, and how its world begins.

@@ -101,9 +101,7 @@ extension Model {
                 guard case .followed(let purchase, let owner, _) = attribution else { continue }
                 enqueue(Int(owner) - 1, .reconcile)
                 let row = before.purchases[Int(purchase)].facts
-                let gaveAccess =
-                    accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
-                if gaveAccess, !row.carried.isEmpty {
+                if row.accessState == .access, !row.carried.isEmpty {
                     let at = effect.item.reading.askedAt
                     people[Int(owner) - 1].movedAwayAt = max(people[Int(owner) - 1].movedAwayAt ?? at, at)
                 }

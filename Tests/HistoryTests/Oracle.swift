@@ -171,13 +171,7 @@ enum Oracle {
         // Paid for and gone from the lists: that is no absence.
         let hasToBeListed = model.purchases.contains { row in
             row.mergedInto == nil && row.facts.ownerKey == Int64(user + 1)
-                && isRunning(
-                    row.facts.kind,
-                    status: row.facts.status,
-                    givesAccess: row.facts.givesAccess,
-                    periodEndsAt: row.facts.periodEndsAt,
-                    at: StoreTruth.past
-                ) && row.facts.periodEndsAt != StoreTruth.past
+                && row.facts.isRunning(at: StoreTruth.past) && row.facts.periodEndsAt != StoreTruth.past
                 && !truth.listing(for: user).contains { item in
                     item.identifiers.contains { model.names[$0.key] == Int(row.facts.id) }
                 }

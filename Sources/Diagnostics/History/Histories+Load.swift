@@ -63,17 +63,17 @@ extension Histories {
         )
         for row in rows {
             let kind = try row.decode(Int16.self, at: 3)
-            let decision = PastDecision(
+            var decision = PastDecision(
                 id: try row.decode(Int64.self, at: 1),
                 at: try row.decode(Instant.self, at: 2),
                 kind: JobKind(rawValue: kind) ?? .reconcile,
                 rule: try row.decode(String.self, at: 4),
                 outcome: try row.decode(String.self, at: 5),
                 typeBefore: try row.decode(String?.self, at: 6).flatMap(UserType.init),
-                typeAfter: try row.decode(String?.self, at: 7).flatMap(UserType.init),
-                isObserved: try row.decode(Bool.self, at: 8),
-                explanation: try row.decode(String.self, at: 9)
+                typeAfter: try row.decode(String?.self, at: 7).flatMap(UserType.init)
             )
+            decision.isObserved = try row.decode(Bool.self, at: 8)
+            decision.explanation = try row.decode(String.self, at: 9)
             decisions[try row.decode(Int64.self, at: 0), default: []].append(decision)
         }
         return decisions
@@ -117,10 +117,10 @@ extension Histories {
             recordedAt: row["recorded_at"],
             userKey: row["user_key"],
             askedAt: row["asked_at"],
-            coverage: Coverage(rawValue: coverage) ?? .none,
-            purchase: row["purchase_id"],
-            attribution: row["attribution"]
+            coverage: Coverage(rawValue: coverage) ?? .none
         )
+        item.purchase = try row["purchase_id"]
+        item.attribution = try row["attribution"]
         let (store, environment, status): (String?, String?, String?) = try (
             row["store"], row["environment"], row["status"]
         )

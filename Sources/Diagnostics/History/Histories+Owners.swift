@@ -39,14 +39,14 @@ extension Histories {
              ORDER BY p.id
             """
         ).map { row in
-            let line = Lineage(
+            var line = Lineage(
                 id: try row.decode(Int64.self, at: 0),
                 ownerKey: try row.decode(Int64?.self, at: 1),
                 ownerSince: try row.decode(Instant.self, at: 2),
-                firstSeenAt: try row.decode(Instant.self, at: 3),
-                transferredAt: try row.decode(Instant?.self, at: 4),
-                mergedInto: try row.decode(Int64?.self, at: 5)
+                firstSeenAt: try row.decode(Instant.self, at: 3)
             )
+            line.transferredAt = try row.decode(Instant?.self, at: 4)
+            line.mergedInto = try row.decode(Int64?.self, at: 5)
             return (line, try row.decode(Int64?.self, at: 6))
         }
     }

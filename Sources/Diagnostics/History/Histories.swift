@@ -137,11 +137,11 @@ package struct Histories: Sendable {
 
     /// Reads a row's first four columns.
     private static func user(_ row: PostgresRow) throws -> One {
-        let history = UserHistory(
+        var history = UserHistory(
             userKey: try row.decode(Int64.self, at: 0),
-            sandboxUntil: try row.decode(Instant?.self, at: 3),
             everObserved: try row.decode(Bool.self, at: 2)
         )
+        history.sandboxUntil = try row.decode(Instant?.self, at: 3)
         return One(userID: try row.decode(String?.self, at: 1), history: history)
     }
 }

@@ -62,10 +62,11 @@ extension PastState {
 extension PastState.Held {
     fileprivate var json: JSONObject {
         [
-            "owner": owner.rawValue, "store": store, "environment": environment, "kind": kind.rawValue,
-            "product_id": productID, "status": status, "standing": accessState.rawValue,
-            "gives_access": givesAccess, "period_ends_at": periodEndsAt?.machineText,
-            "end_announced": endAnnounced, "observed_at": observedAt.machineText, "source": source.rawValue,
+            "owner": owner.rawValue, "store": purchase.store, "environment": purchase.environment,
+            "kind": purchase.kind.rawValue, "product_id": productID, "status": purchase.status.raw,
+            "standing": purchase.accessState.rawValue, "gives_access": purchase.givesAccess,
+            "period_ends_at": purchase.periodEndsAt?.machineText, "end_announced": purchase.endAnnounced,
+            "observed_at": purchase.observedAt.machineText, "source": purchase.source.rawValue,
         ]
     }
 
@@ -76,14 +77,15 @@ extension PastState.Held {
             case .anotherUser: "another user's"
             case .noUser: "no user's"
             }
-        let kind = kind == .subscription ? "subscription" : "one-time purchase"
+        let kind = purchase.kind == .subscription ? "subscription" : "one-time purchase"
         let product = productID.map { " \($0)" } ?? ""
-        let access = givesAccess.map { $0 ? ", gives access" : ", gives no access" } ?? ""
-        let end = periodEndsAt.map { ", period ends \($0.spokenText)" } ?? ""
-        let announced = endAnnounced ? ", its end was announced" : ""
+        let access = purchase.givesAccess.map { $0 ? ", gives access" : ", gives no access" } ?? ""
+        let end = purchase.periodEndsAt.map { ", period ends \($0.spokenText)" } ?? ""
+        let announced = purchase.endAnnounced ? ", its end was announced" : ""
         return
-            "\(kind)\(product) of the store \(store) (\(environment)), \(owner): status \(status)\(access)\(end)"
-            + "\(announced); \(source.name) said so at \(observedAt.machineText)."
+            "\(kind)\(product) of the store \(purchase.store) (\(purchase.environment)), \(owner): status"
+            + " \(purchase.status.raw)\(access)\(end)"
+            + "\(announced); \(purchase.source.name) said so at \(purchase.observedAt.machineText)."
     }
 }
 

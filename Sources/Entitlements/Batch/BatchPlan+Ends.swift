@@ -1,11 +1,6 @@
 /// How the jobs of a batch end that get no verdict: they are tried again, or die.
 extension BatchPlan {
-    /// Plans the next try of a job, or its end.
-    ///
-    /// - Parameters:
-    ///   - item: what was read.
-    ///   - failure: why that does not suffice for an answer.
-    ///   - proven: tickets for what it proves all the same.
+    /// Plans the next try of a job, or its end, with tickets for what was proven all the same.
     mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure, proven: [TicketRequest] = []) {
         switch failure.code {
         case .unauthorized:
@@ -29,7 +24,10 @@ extension BatchPlan {
                 "Reading all users of the application took more than ten minutes, so the owners of purchases stay"
                 + " unknown: see the worker's log, and measure entitlement_sync_host.page_users."
             if item.job.kind == .restore {
-                tickets += item.reading.withheld.filter(\.isSubmitted).prefix(20).map { unresolved($0, item) }
+                // Purchases that the claimant has shown, and that may be another user's.
+                tickets += item.reading.withheld.filter(\.isSubmitted).prefix(20).map {
+                    WantedTicket(TicketRequest(.firstSeenElsewhere, about: $0), for: item.job)
+                }
             }
         case .unclearTrust:
             alarms["proof_trust_unclear"] =
@@ -53,42 +51,16 @@ extension BatchPlan {
             retries.append(retry(item, after: wait, attempt: attempt, error: failure.code.rawValue))
         case .dead(let attempt):
             let outcome = proven.isEmpty ? Outcome.storeUnavailable : .storeAccountMismatch
-            var dead = end(item, .dead, outcome: outcome, attempt: attempt)
+            var dead = JobEnd(item.job, .dead, outcome: outcome)
+            dead.attempt = attempt
             if item.job.kind == .restore { dead.messageKey = proven.isEmpty ? .unavailable : .mismatch }
             dead.lastError = failure.code.rawValue
             ends.append(dead)
-            tickets += proven.map {
-                WantedTicket(claimantKey: item.job.userKey, jobID: item.job.id, request: $0)
-            }
+            tickets += proven.map { WantedTicket($0, for: item.job) }
         }
-    }
-
-    /// The case of a purchase that the claimant has shown, and that may be another user's.
-    private func unresolved(_ purchase: Observation, _ item: ReadJob) -> WantedTicket {
-        WantedTicket(
-            claimantKey: item.job.userKey,
-            jobID: item.job.id,
-            request: TicketRequest(
-                kind: .firstSeenElsewhere,
-                store: purchase.store,
-                originalID: purchase.spokenID,
-                deadline: purchase.acknowledgement?.deadline
-            )
-        )
     }
 
     private func retry(_ item: ReadJob, after wait: Duration, attempt: Int, error: String) -> JobRetry {
         JobRetry(userKey: item.job.userKey, kind: item.job.kind, after: wait, attempt: attempt, error: error)
-    }
-
-    func end(_ item: ReadJob, _ state: JobEnd.State, outcome: Outcome?, attempt: Int) -> JobEnd {
-        JobEnd(
-            id: item.job.id,
-            userKey: item.job.userKey,
-            kind: item.job.kind,
-            state: state,
-            outcome: outcome,
-            attempt: attempt
-        )
     }
 }

@@ -25,9 +25,7 @@ extension BatchPlan {
                 formerOwners.append((owner, item.job.userKey))
                 reconciles.append(item.job.userKey)
                 // Only what gave access explains that it is gone.
-                if let row = targets[index], !row.carried.isEmpty,
-                    accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
-                {
+                if let row = targets[index], !row.carried.isEmpty, row.accessState == .access {
                     movedAway[owner] = max(movedAway[owner] ?? item.reading.askedAt, item.reading.askedAt)
                 }
             }

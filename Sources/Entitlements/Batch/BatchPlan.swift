@@ -37,7 +37,6 @@ package struct BatchPlan {
     package var absences: Set<Absence> = []
     /// How many users' purchases that gave access each store knew.
     package var known: [Store: Int64] = [:]
-    /// Sales to be acknowledged to Google Play.
     package var acknowledgements: [Acknowledgement] = []
     package var alarms: [String: String] = [:]
     /// Purchases whose records were dated to the present: a reading from before that says nothing of them.
@@ -62,7 +61,6 @@ package struct BatchPlan {
         self.catalog = catalog
     }
 
-    /// Adds one job, decided.
     package mutating func add(
         _ item: ReadJob,
         user: User?,
@@ -74,18 +72,7 @@ package struct BatchPlan {
         contested: [Purchase] = []
     ) {
         guard !canceled else {
-            ends.append(end(item, .canceled, outcome: nil, attempt: item.job.attempt))
-            return
-        }
-        let owned = ledger + contested
-        let isOutranked = !dated.isEmpty && owned.contains { dated.contains($0.id) }
-        if isDated || isOutranked {
-            tryAgain(item, after: ReadFailure(.overtaken))
-            return
-        }
-        // An older read than the one applied last says nothing new, and its silence says something wrong.
-        if let readAt = facts?.readAt, readAt > item.reading.askedAt, item.reading.coverage != .none {
-            tryAgain(item, after: ReadFailure(.overtaken))
+            ends.append(JobEnd(item.job, .canceled, outcome: nil))
             return
         }
         let keys = Set(item.reading.observations.flatMap { $0.identifiers.map(\.key) })
@@ -93,7 +80,10 @@ package struct BatchPlan {
             Array(Set(observation.identifiers.compactMap { holders[$0.key] }))
         }
         let ids = Set(rows.joined().map(\.id))
-        guard dated.isDisjoint(with: ids) else {
+        let isOutranked = isDated || !dated.isDisjoint(with: ids.union((ledger + contested).map(\.id)))
+        // An older read than the one applied last says nothing new, and its silence says something wrong.
+        let isOlder = facts?.readAt.map { $0 > item.reading.askedAt && item.reading.coverage != .none } ?? false
+        guard !isOutranked, !isOlder else {
             tryAgain(item, after: ReadFailure(.overtaken))
             return
         }
@@ -179,7 +169,7 @@ package struct BatchPlan {
                     coverage: item.reading.coverage,
                     isExplained: input.isExplained,
                     decision: Decision(
-                        verdict,
+                        verdict: verdict,
                         nextCheck: ScheduledCheck(
                             item.reading,
                             attributions,
@@ -214,9 +204,7 @@ package struct BatchPlan {
                 "Purchases that still run have lost an entitlement that gave access: attach it to its product again in"
                 + " RevenueCat's dashboard (\(names)). No user is demoted for it."
         }
-        let proven = input.ledger.filter {
-            accessState(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) == .access
-        }
+        let proven = input.ledger.filter { $0.accessState == .access }
         guard !proven.isEmpty else { return }
         if verdict.rule == .firstAbsence {
             for row in proven where !input.listed.contains(row.id) {
@@ -299,15 +287,14 @@ package struct Absence: Hashable {
     package var isUnknown: Bool
 }
 
-/// A ticket that one job asks for.
 package struct WantedTicket {
     package var claimantKey: Int64
     package var jobID: UUID
     package var request: TicketRequest
 
-    package init(claimantKey: Int64, jobID: UUID, request: TicketRequest) {
-        self.claimantKey = claimantKey
-        self.jobID = jobID
+    package init(_ request: TicketRequest, for job: ClaimedJob) {
+        claimantKey = job.userKey
+        jobID = job.id
         self.request = request
     }
 }

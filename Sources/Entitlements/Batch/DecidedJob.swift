@@ -11,22 +11,12 @@ package struct DecidedJob {
     package let decision: Decision
     package var assetsChanged = 0
     package var assetsPending = false
-    /// Where the next batch of assets begins.
     package var assetCursor: String?
     package var ticketID: Int64?
     /// What the records would say of it; see `Confirmation`.
     package var fingerprint: UUID?
     /// Where it confirms a decision, and is none of its own.
     package var confirmation: JobEnd.Confirmation?
-
-    init(job: ClaimedJob, user: User?, facts: UserFacts?, coverage: Coverage, isExplained: Bool, decision: Decision) {
-        self.job = job
-        self.user = user
-        self.facts = facts
-        self.coverage = coverage
-        self.isExplained = isExplained
-        self.decision = decision
-    }
 
     package var askedAt: Instant { decision.askedAt }
     package var countsTowardBrake: Bool { decision.countsTowardBrake }
@@ -38,33 +28,17 @@ package struct DecidedJob {
 
     /// The same with another decision, before anything is written.
     package func with(_ decision: Decision) -> DecidedJob {
-        DecidedJob(
-            job: job,
-            user: user,
-            facts: facts,
-            coverage: coverage,
-            isExplained: isExplained,
-            decision: decision
-        )
+        DecidedJob(job: job, user: user, facts: facts, coverage: coverage, isExplained: isExplained, decision: decision)
     }
 
     /// The type that this decision settles, or that an earlier one did where this one leaves open whether the type is right.
     package func decidedType(isObserving: Bool) -> UserType? {
         guard !isObserving, let user, user.status.isEligible else { return nil }
-        switch decision.verdict.action {
-        case .grant: return .subscriber
-        case .demote: return .free
-        case .none: return user.type == .free ? .free : facts?.decidedType
-        }
+        return decision.verdict.action.type ?? (user.type == .free ? .free : facts?.decidedType)
     }
 
-    /// Whether the type changes, and to what.
     package var newType: UserType? {
-        guard let user else { return nil }
-        switch decision.verdict.action {
-        case .grant: return user.type == .subscriber ? nil : .subscriber
-        case .demote: return user.type == .free ? nil : .free
-        case .none: return nil
-        }
+        guard let user, let type = decision.verdict.action.type, type != user.type else { return nil }
+        return type
     }
 }

@@ -1,8 +1,6 @@
 package import FoundationEssentials
 
-/// Where a job waits.
-///
-/// Lower numbers are taken first.
+/// Where a job waits; lower numbers are taken first.
 package enum JobLane: Int16, Sendable, CaseIterable {
     case restore = 0
     case event = 1
@@ -17,12 +15,6 @@ package struct JobRequest: Sendable, Hashable {
     package var proofs: String?
     package var clientError: String?
     package var productIDs: [String]?
-
-    package init(proofs: String? = nil, clientError: String? = nil, productIDs: [String]? = nil) {
-        self.proofs = proofs
-        self.clientError = clientError
-        self.productIDs = productIDs
-    }
 }
 
 /// A job leased to this process.

@@ -1,6 +1,5 @@
 package import FoundationEssentials
 
-/// How a job ended.
 package struct JobEnd: Sendable {
     package enum State: String, Sendable { case done, dead, canceled }
 
@@ -16,11 +15,29 @@ package struct JobEnd: Sendable {
     /// What stands for a decision of its own, where the job only confirmed one.
     package var confirmation: Confirmation?
 
-    /// A decision that was confirmed.
+    package init(id: UUID, userKey: Int64, kind: JobKind, state: State, outcome: Outcome?, attempt: Int) {
+        self.id = id
+        self.userKey = userKey
+        self.kind = kind
+        self.state = state
+        self.outcome = outcome
+        self.attempt = attempt
+    }
+
+    package init(_ job: ClaimedJob, _ state: State, outcome: Outcome?) {
+        self.init(
+            id: job.id,
+            userKey: job.userKey,
+            kind: job.kind,
+            state: state,
+            outcome: outcome,
+            attempt: job.attempt
+        )
+    }
+
     package struct Confirmation: Sendable, Hashable {
         /// The number among decisions.
         package var id: Int64
-        /// The decision that stands.
         package var decision: Int64
 
         package init(id: Int64, decision: Int64) {
@@ -28,33 +45,8 @@ package struct JobEnd: Sendable {
             self.decision = decision
         }
     }
-
-    package init(
-        id: UUID,
-        userKey: Int64,
-        kind: JobKind,
-        state: State,
-        outcome: Outcome?,
-        messageKey: MessageKey? = nil,
-        ticketID: Int64? = nil,
-        attempt: Int,
-        lastError: String? = nil,
-        confirmation: Confirmation? = nil
-    ) {
-        self.confirmation = confirmation
-        self.id = id
-        self.userKey = userKey
-        self.kind = kind
-        self.state = state
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.ticketID = ticketID
-        self.attempt = attempt
-        self.lastError = lastError
-    }
 }
 
-/// A job that is tried again.
 package struct JobRetry: Sendable {
     package var userKey: Int64
     package var kind: JobKind

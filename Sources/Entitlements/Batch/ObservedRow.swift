@@ -41,13 +41,9 @@ package struct ObservedRow {
     /// Whether that user is the owner: no store names another one.
     package var isAccounts: Bool { if case .foreign = attribution { true } else { false } }
 
-    /// What the ledger takes over where several items of one reading share a row.
+    /// What the ledger takes over where several items of one reading share a row, in the order of the first item.
     ///
-    /// - Parameters:
-    ///   - rows: what was observed.
-    ///   - key: tells which rows are one; a row without a key stands alone.
-    ///   - catalog: what means access.
-    /// - Returns: one for each row of the ledger, in the order of the first item.
+    /// `key` tells which rows are one; a row without a key stands alone.
     package static func prevailing<Key: Hashable>(
         in rows: [ObservedRow],
         by key: (ObservedRow) -> Key?,
@@ -59,14 +55,11 @@ package struct ObservedRow {
         var groups: [[ObservedRow]] = []
         groups.reserveCapacity(rows.count)
         for row in rows {
-            guard let key = key(row) else {
-                groups.append([row])
-                continue
-            }
-            if let place = places[key] {
+            let key = key(row)
+            if let place = key.flatMap({ places[$0] }) {
                 groups[place].append(row)
             } else {
-                places[key] = groups.count
+                if let key { places[key] = groups.count }
                 groups.append([row])
             }
         }

@@ -1,54 +1,32 @@
 /// What is on record around a case: earlier cases and transfers of its people and its purchase, and what is frozen.
 package struct CaseBackground: Hashable, Sendable {
     /// What was moved.
-    package var history: [CasePast]
+    package var history: [CasePast] = []
     /// Cases that ended, and transfers that were stopped.
-    package var passed: [CasePast]
+    package var passed: [CasePast] = []
     /// When a store last said that the purchase was refunded, as far as we asked.
     package var refundSeenAt: Instant?
     /// When money paid for it was last taken back as fraud or by a chargeback, as a store's list says.
     package var chargedBackAt: Instant?
     /// The same was done with something that would move along.
-    package var movesChargedBack: Bool
+    package var movesChargedBack = false
     /// When the claimant came, where the question is which account was first.
     package var claimedAt: Instant?
-    package var frozen: FrozenAssets
+    package var frozen = FrozenAssets()
 
-    package init(
-        history: [CasePast] = [],
-        passed: [CasePast] = [],
-        refundSeenAt: Instant? = nil,
-        chargedBackAt: Instant? = nil,
-        movesChargedBack: Bool = false,
-        claimedAt: Instant? = nil,
-        frozen: FrozenAssets = FrozenAssets()
-    ) {
-        self.history = history
-        self.passed = passed
-        self.refundSeenAt = refundSeenAt
-        self.chargedBackAt = chargedBackAt
-        self.movesChargedBack = movesChargedBack
-        self.claimedAt = claimedAt
-        self.frozen = frozen
-    }
+    package init() {}
 }
 
-/// How often something happened to one side of a case, or to its purchase, and when last.
-///
-/// Names tickets by their numbers, and no users.
+/// How often something happened to one side of a case, or to its purchase, and when last; names no users.
 package struct CasePast: Hashable, Sendable, Codable {
     package enum Subject: String, Sendable, CaseIterable, Codable { case claimant, owner, purchase }
 
     package enum What: String, Sendable, CaseIterable, Codable {
         /// Tickets of a claimant; of a purchase, those about it.
         case claimed
-        /// Tickets about purchases of an owner.
         case owned
-        /// Transfers to a user.
         case received
-        /// Transfers from a user.
         case given
-        /// Transfers of the purchase.
         case moved
     }
 
@@ -76,7 +54,6 @@ package struct CasePast: Hashable, Sendable, Codable {
         self.tickets = tickets
     }
 
-    /// Whether something was moved.
     package var isMove: Bool {
         switch what {
         case .claimed, .owned: false
@@ -141,12 +118,7 @@ package struct CaseDocument: Sendable, Encodable {
     /// What each source answered whose word on the purchase counts.
     package var sources: [CaseSource]
 
-    package init(
-        _ evidence: CaseEvidence,
-        _ background: CaseBackground,
-        lookups: [CaseLookup],
-        sources: [CaseSource] = []
-    ) {
+    package init(_ evidence: CaseEvidence, _ background: CaseBackground, lookups: [CaseLookup], sources: [CaseSource]) {
         self.evidence = evidence
         self.background = background
         self.lookups = lookups

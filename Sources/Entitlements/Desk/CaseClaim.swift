@@ -5,11 +5,8 @@ package struct CaseClaim: Hashable, Sendable {
     /// `order_id`, `transaction_id` or `onside_order_id`.
     package var kind: String
     package var value: String
-    /// Which the app named.
     package var store: String?
-    /// The claimant sent it.
     package var isByClaimant: Bool
-    /// An agent gave it.
     package var isByAgent: Bool
 
     package init(

@@ -1,6 +1,4 @@
-/// What was found out about a case at one time, as people read it and as approvals are bound to it.
-///
-/// Names users by their keys alone.
+/// What was found out about a case at one time, as people read it and as approvals are bound to it; names users by keys.
 package struct CaseEvidence: Hashable, Sendable, Codable {
     package struct Account: Hashable, Sendable, Codable {
         package var key: Int64
@@ -16,6 +14,19 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         enum CodingKeys: String, CodingKey {
             case key, standing
             case createdAt = "created_at"
+        }
+
+        init(_ account: CaseAccount) {
+            key = account.key
+            standing =
+                switch account.user?.status {
+                case .active, .onboarding: .eligible
+                case .banned, .bannedFinal: .banned
+                case .toBeDeleted: .deleting
+                case nil: .gone
+                }
+            if account.isGone { standing = .gone }
+            createdAt = account.createdAt?.microseconds
         }
     }
 
@@ -60,11 +71,18 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
             ownership = item.ownership
             self.asked = asked
         }
+
+        fileprivate var sortKey: [String] {
+            [
+                source, store, id ?? "", asked?.rawValue ?? "", kind, environment, product ?? "", status, ownership,
+                renewal ?? "", givesAccess.map { "\($0)" } ?? "", endsAt.map { "\($0)" } ?? "",
+                owner.map { "\($0)" } ?? "",
+            ]
+        }
     }
 
     package var claimant: Account
     package var owner: Account?
-    /// Our number of the purchase.
     package var purchase: Int64?
     package var holder: CaseHolder
     /// Distinguishes the customer that RevenueCat would move it from.
@@ -79,7 +97,6 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var hindrance: TransferHindrance
     package var verdict: CaseVerdict?
     package var reason: Suggestion.Reason
-    /// How many people have to agree.
     package var approvals: Int
 
     enum CodingKeys: String, CodingKey {
@@ -98,13 +115,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         holder = inputs.holder
         source = inputs.needsCall ? inputs.source : nil
         words = Self.inOrder(inputs.words.map { Item($0.observation, asked: $0.asked) })
-        alsoMoves =
-            inputs.needsCall
-            ? Self.inOrder(
-                inputs.held.filter { !inputs.isSubject($0.observation) }.map {
-                    Item($0.observation, owner: $0.ownerKey)
-                }
-            ) : []
+        let others = inputs.held.filter { !inputs.isSubject($0.observation) }
+        alsoMoves = inputs.needsCall ? Self.inOrder(others.map { Item($0.observation, owner: $0.ownerKey) }) : []
         history = inputs.background.history
         times = CaseTimes(inputs)
         facts = known.sorted { $0.rawValue < $1.rawValue }
@@ -115,10 +127,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         approvals = settings.approvals.needed(known)
     }
 
-    /// How long the owner has to object before a transfer on this evidence.
-    ///
-    /// - Parameter settings: the desk's.
-    /// - Returns: none at all for an owner who has released the purchase, and has not objected as well.
+    /// How long the owner has to object before a transfer on this evidence: not at all where they have released the purchase
+    /// without an objection.
     package func ownerWindow(_ settings: DeskSettings) -> Duration {
         facts.contains(.ownerReleased) && !facts.contains(.ownerObjected) ? .zero : settings.ownerWindow
     }
@@ -126,29 +136,5 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     /// Each once, in an order that does not depend on that of the stores' lists.
     private static func inOrder(_ items: [Item]) -> [Item] {
         Set(items).sorted { $0.sortKey.lexicographicallyPrecedes($1.sortKey) }
-    }
-}
-
-extension CaseEvidence.Item {
-    fileprivate var sortKey: [String] {
-        [
-            source, store, id ?? "", asked?.rawValue ?? "", kind, environment, product ?? "", status, ownership,
-            renewal ?? "", givesAccess.map { "\($0)" } ?? "", endsAt.map { "\($0)" } ?? "", owner.map { "\($0)" } ?? "",
-        ]
-    }
-}
-
-extension CaseEvidence.Account {
-    init(_ account: CaseAccount) {
-        key = account.key
-        standing =
-            switch account.user?.status {
-            case .active, .onboarding: .eligible
-            case .banned, .bannedFinal: .banned
-            case .toBeDeleted: .deleting
-            case nil: .gone
-            }
-        if account.isGone { standing = .gone }
-        createdAt = account.createdAt?.microseconds
     }
 }

@@ -1,6 +1,5 @@
 /// One side of a case, as the host and our records have it now.
 package struct CaseAccount: Hashable, Sendable {
-    /// Our key of the user.
     package var key: Int64
     /// `nil`: erased, or never one of ours.
     package var id: String?
@@ -59,7 +58,6 @@ package struct HeldItem: Hashable, Sendable {
     }
 }
 
-/// What a transfer is judged by.
 package struct CaseInputs: Sendable {
     package var claimant: CaseAccount
     /// Who owns the purchase in our records.
@@ -67,83 +65,49 @@ package struct CaseInputs: Sendable {
     /// `nil`: it is not known yet which one it is.
     package var purchase: Purchase?
     /// Everything that stores say of the purchase now.
-    package var words: [CaseWord]
-    package var holder: CaseHolder
+    package var words: [CaseWord] = []
+    package var holder = CaseHolder.unknown
     /// Everything that RevenueCat holds for the same customer, the purchase in question included.
-    package var held: [HeldItem]
+    package var held: [HeldItem] = []
     /// Tells one of RevenueCat's customers from another, without naming them; `nil`: nothing is moved there.
     package var source: String?
     /// The names under which our records know the purchase.
-    package var identifiers: Set<PurchaseIdentifierKey>
+    package var identifiers: Set<PurchaseIdentifierKey> = []
     /// The claimant has shown something that a store verified.
     package var isProven = false
     /// A reported id alone says which purchase it is.
     package var isNamedByID = false
     /// The claimant has offered something that was found false.
     package var isDisproven = false
-    package var background: CaseBackground
+    package var background = CaseBackground()
     package var ownerObjected = false
     package var ownerReleased = false
-    /// There is a key that RevenueCat takes for transfers.
-    package var hasTransferKey: Bool
+    package var hasTransferKey = true
     package var now: Instant
     /// A source that has to answer did not: what no source said must not be taken for a no.
     package var isIncomplete = false
 
-    package init(
-        claimant: CaseAccount,
-        owner: CaseAccount? = nil,
-        purchase: Purchase? = nil,
-        words: [CaseWord] = [],
-        holder: CaseHolder = .unknown,
-        held: [HeldItem] = [],
-        identifiers: Set<PurchaseIdentifierKey> = [],
-        background: CaseBackground = CaseBackground(),
-        hasTransferKey: Bool = true,
-        now: Instant
-    ) {
+    package init(claimant: CaseAccount, now: Instant) {
         self.claimant = claimant
-        self.owner = owner
-        self.purchase = purchase
-        self.words = words
-        self.holder = holder
-        self.held = held
-        self.identifiers = identifiers
-        self.background = background
-        self.hasTransferKey = hasTransferKey
         self.now = now
     }
 
-    /// Whether RevenueCat's own transfer is needed.
     package var needsCall: Bool { holder == .owner || holder == .unclaimed }
 
-    /// Whether an item that RevenueCat holds is the purchase in question.
     func isSubject(_ item: Observation) -> Bool {
         !identifiers.isDisjoint(with: item.identifiers.map(\.key))
     }
 }
 
-/// The settings of the desk.
 package struct DeskSettings: Hashable, Sendable {
-    package var approvals: ApprovalPolicy
+    package var approvals = ApprovalPolicy()
     /// How long a purchase that was moved is moved again by seniors alone.
-    package var cooling: Duration
-    /// How long an owner has to object.
-    package var ownerWindow: Duration
+    package var cooling = Duration.seconds(90 * 86_400)
+    package var ownerWindow = Duration.seconds(72 * 3600)
     /// How long evidence, and an approval on it, holds.
-    package var holds: Duration
+    package var holds = Duration.seconds(24 * 3600)
 
-    package init(
-        approvals: ApprovalPolicy = ApprovalPolicy(),
-        cooling: Duration = .seconds(90 * 86_400),
-        ownerWindow: Duration = .seconds(72 * 3600),
-        holds: Duration = .seconds(24 * 3600)
-    ) {
-        self.approvals = approvals
-        self.cooling = cooling
-        self.ownerWindow = ownerWindow
-        self.holds = holds
-    }
+    package init() {}
 }
 
 /// What is known of a case that a transfer is judged by.
@@ -187,14 +151,14 @@ private func peopleFacts(_ inputs: CaseInputs) -> Set<TransferFact> {
 private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<TransferFact> {
     var facts: Set<TransferFact> = []
     let items = inputs.words.map(\.observation)
-    let accessStates = items.map { accessState(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) }
+    let accessStates = items.map(\.accessState)
     if items.isEmpty || inputs.isIncomplete { facts.insert(.unseen) }
     if !inputs.isIncomplete, !accessStates.isEmpty, accessStates.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
     if items.contains(where: { $0.status.known == .refunded }) { facts.insert(.refunded) }
     // A buyer who took the money back has had it refunded, whatever its last period shows.
     if inputs.background.chargedBackAt != nil { facts.formUnion([.chargedBack, .refunded]) }
     if inputs.background.movesChargedBack { facts.insert(.chargedBack) }
-    if purchase.environment != "production" || items.contains(where: \.isSandbox) { facts.insert(.sandbox) }
+    if purchase.isSandbox || items.contains(where: \.isSandbox) { facts.insert(.sandbox) }
     if purchase.isFamilyShared || items.contains(where: \.isFamilyShared) { facts.insert(.familyShared) }
     if purchase.store == "promotional" || items.contains(where: { $0.store == "promotional" }) {
         facts.insert(.promotional)
@@ -207,31 +171,18 @@ private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<Tr
 
 /// The users that the ids name which the app gave the stores for the buyer.
 private func tokenFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<TransferFact> {
-    var facts: Set<TransferFact> = []
-    func add(id: String) {
-        switch id {
-        case inputs.claimant.id: facts.insert(.tokenNamesClaimant)
-        case inputs.owner?.id: facts.insert(.tokenNamesOwner)
-        default: facts.insert(.tokenNamesThird)
-        }
+    func fact<Name: Equatable>(_ name: Name, _ claimant: Name?, _ owner: Name?) -> TransferFact {
+        name == claimant ? .tokenNamesClaimant : name == owner ? .tokenNamesOwner : .tokenNamesThird
     }
-    for word in inputs.words {
-        switch (word.observation.owner, word.asked) {
-        case (.account, .claimant): facts.insert(.tokenNamesClaimant)
-        case (.account, .owner): facts.insert(.tokenNamesOwner)
-        case (.account, .holder): facts.insert(.tokenNamesThird)
-        case (.otherAccount(let id), _): add(id: id)
-        case (.askedUser, _), (.anonymous, _), (.otherUser, _), (.heldElsewhere, _), (.unnamed, _),
-            (.unattributable, _):
-            break
+    var facts = Set(
+        inputs.words.compactMap { word -> TransferFact? in
+            switch word.observation.owner {
+            case .account: fact(word.asked, .claimant, .owner)
+            case .otherAccount(let id): fact(id, inputs.claimant.id, inputs.owner?.id)
+            case .askedUser, .anonymous, .otherUser, .heldElsewhere, .unnamed, .unattributable: nil
+            }
         }
-    }
-    if let named = purchase.accountKey {
-        switch named {
-        case inputs.claimant.key: facts.insert(.tokenNamesClaimant)
-        case inputs.owner?.key: facts.insert(.tokenNamesOwner)
-        default: facts.insert(.tokenNamesThird)
-        }
-    }
+    )
+    if let key = purchase.accountKey { facts.insert(fact(key, inputs.claimant.key, inputs.owner?.key)) }
     return facts
 }

@@ -26,11 +26,9 @@ package struct CaseLookup: Hashable, Sendable, Codable {
         case unavailable
     }
 
-    /// Why there is no lookup for an id.
     package enum Obstacle: String, Sendable, CaseIterable, Codable {
         /// The App Store finds no order of the sandbox, and this one may be of it.
         case sandbox
-        /// There are no credentials for the store.
         case storeOff = "store_off"
         /// It is no id that the store takes.
         case form
@@ -38,13 +36,11 @@ package struct CaseLookup: Hashable, Sendable, Codable {
 
     /// Which store was asked; `nil`: no store can be asked about such an id.
     package var store: String?
-    /// The id, masked.
     package var id: String
     package var result: Result
     package var obstacle: Obstacle?
     /// Our numbers of the purchases to which it leads; empty where our records know none of them.
     package var purchases: [Int64]
-    /// Whether one of them is the purchase in question.
     package var isSubject: Bool
 
     enum CodingKeys: String, CodingKey {
@@ -52,13 +48,9 @@ package struct CaseLookup: Hashable, Sendable, Codable {
         case isSubject = "is_subject"
     }
 
-    /// Lays out what one store said.
+    /// Lays out what one store said; `nil`: no store could be asked.
     ///
-    /// - Parameters:
-    ///   - claim: the id.
-    ///   - lookup: the store's answer; `nil`: no store could be asked.
-    ///   - purchases: to which of our purchases it leads.
-    ///   - subject: the purchase in question.
+    /// `purchases`: to which of ours it leads. `subject`: the one in question.
     package init(_ claim: CaseClaim, _ lookup: StoreLookup?, purchases: Set<Int64> = [], subject: Int64? = nil) {
         store = lookup?.store.rawValue
         id = claim.masked
@@ -75,9 +67,8 @@ package struct CaseLookup: Hashable, Sendable, Codable {
 
 /// Whether a reported id is one that no store knows: all that can be asked say so.
 ///
-/// - Parameter lookups: what each store said of the one id.
-/// - Returns: `false` where a store has not answered, where the id may be of a kind without a lookup, and where RevenueCat
-///   alone was asked, which may know of a purchase late: none of that speaks against the id.
+/// A store that has not answered, a kind of id without a lookup, and RevenueCat alone, which may know of a purchase late,
+/// do not speak against the id.
 package func isDisproven(_ lookups: [StoreLookup]) -> Bool {
     lookups.contains { $0.answer == .unknown && $0.store != .revenueCat }
         && lookups.allSatisfy { $0.answer == .unknown || $0.answer == .impossible(.storeOff) }

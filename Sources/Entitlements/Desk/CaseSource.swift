@@ -4,7 +4,6 @@ package struct CaseSource: Hashable, Sendable, Codable {
         case found
         /// It answered, and knows nothing of the purchase.
         case unknown
-        /// It did not answer.
         case unavailable
         case notConfigured = "not_configured"
     }
@@ -16,21 +15,9 @@ package struct CaseSource: Hashable, Sendable, Codable {
     /// When it was first found not to answer; microseconds since 1970.
     package var since: Int64?
 
-    package init(_ store: Store, _ result: Result, error: String? = nil, since: Int64? = nil) {
-        self.store = store
-        self.result = result
-        self.error = error
-        self.since = since
-    }
-
     /// What the sources answered whose word on the purchase counts: RevenueCat, and the store that sold it.
     ///
-    /// - Parameters:
-    ///   - inputs: what was found.
-    ///   - asked: the sources that are configured.
-    ///   - silent: those that did not answer in full, and why.
-    ///   - before: what they had answered by the evidence before.
-    /// - Returns: one line for each source, in the order of `Store`.
+    /// `asked`: the configured sources. `silent`: those that did not answer in full. `before`: of the evidence before.
     package static func answers(
         _ inputs: CaseInputs,
         asked: Set<Store>,
@@ -40,22 +27,21 @@ package struct CaseSource: Hashable, Sendable, Codable {
         guard let purchase = inputs.purchase else { return [] }
         let seller = Store(rawValue: purchase.store)
         return Store.allCases.filter { $0 == .revenueCat || $0 == seller }.compactMap { store in
-            guard asked.contains(store) else { return CaseSource(store, .notConfigured) }
+            guard asked.contains(store) else { return CaseSource(store: store, result: .notConfigured) }
             let shows = inputs.words.contains { $0.observation.source == store }
             // Who holds it has to be seen for both sides; of a sale the store's own word is enough.
-            if shows, store != .revenueCat || silent[store] == nil { return CaseSource(store, .found) }
+            if shows, store != .revenueCat || silent[store] == nil { return CaseSource(store: store, result: .found) }
             guard let failure = silent[store] else {
                 // A store is asked about what our records hold of an owner; without one it was asked nothing.
-                return store == .revenueCat || inputs.owner?.id != nil ? CaseSource(store, .unknown) : nil
+                return store == .revenueCat || inputs.owner?.id != nil
+                    ? CaseSource(store: store, result: .unknown) : nil
             }
-            guard failure.code != .unknownToStore else { return CaseSource(store, shows ? .found : .unknown) }
+            guard failure.code != .unknownToStore else {
+                return CaseSource(store: store, result: shows ? .found : .unknown)
+            }
             let known = before.first { $0.store == store && $0.result == .unavailable }?.since
-            return CaseSource(
-                store,
-                .unavailable,
-                error: failure.code.rawValue,
-                since: known ?? inputs.now.microseconds
-            )
+            let since = known ?? inputs.now.microseconds
+            return CaseSource(store: store, result: .unavailable, error: failure.code.rawValue, since: since)
         }
     }
 }

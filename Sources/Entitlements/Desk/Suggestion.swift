@@ -1,6 +1,4 @@
-/// How a case can end.
 package enum CaseVerdict: String, Sendable, CaseIterable, Codable {
-    /// The purchase moves to the claimant.
     case transfer
     /// The claimant signs in with the account that holds the purchase.
     case guideToLogin = "guide_to_login"
@@ -18,11 +16,6 @@ package struct Suggestion: Hashable, Sendable {
     /// `nil`: people have to find out more first.
     package var verdict: CaseVerdict?
     package var reason: Reason
-
-    package init(verdict: CaseVerdict?, reason: Reason) {
-        self.verdict = verdict
-        self.reason = reason
-    }
 
     package enum Reason: String, Sendable, CaseIterable, Codable {
         case nothingToTransfer = "nothing_to_transfer"
@@ -49,7 +42,6 @@ package struct Suggestion: Hashable, Sendable {
     }
 }
 
-/// One row of the table of suggestions.
 package struct SuggestionRule: Sendable {
     /// Any of these.
     package var facts: Set<TransferFact>
@@ -107,13 +99,19 @@ package let suggestionRules: [SuggestionRule] = [
     SuggestionRule([.proofFailed], .refuse, .proofFailed),
 ]
 
-/// What the machine would do with a case.
-///
-/// - Parameter facts: all that is known.
-/// - Returns: the first row's word; without any, that there is no proof.
+/// What the machine would do with a case: what the first row says; without any, that there is no proof.
 package func suggest(_ facts: Set<TransferFact>) -> Suggestion {
-    for rule in suggestionRules where rule.holds(facts) {
-        return Suggestion(verdict: rule.verdict, reason: rule.reason)
-    }
-    return Suggestion(verdict: nil, reason: .noProof)
+    let rule = suggestionRules.first { $0.holds(facts) }
+    return Suggestion(verdict: rule?.verdict, reason: rule?.reason ?? .noProof)
+}
+
+/// What support may ask a claimant; the rows of the table `desk_question`, to which a team may add.
+package enum DeskQuestion: String, Sendable, CaseIterable {
+    case proofOfPurchase = "proof_of_purchase"
+    case orderNumber = "order_number"
+    case whichStore = "which_store"
+    /// Whether there is another account in the app.
+    case otherAccount = "other_account"
+    /// To sign in with that account and restore there.
+    case signInThere = "sign_in_there"
 }

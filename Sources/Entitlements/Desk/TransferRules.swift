@@ -3,7 +3,6 @@
 
 /// What is known of a purchase and its people when a transfer is thought of.
 package enum TransferFact: String, Sendable, CaseIterable, Codable {
-    /// It is not known yet which purchase it is.
     case purchaseUnknown = "purchase_unknown"
     /// No store shows the purchase at the moment, and none has said that it is over; or a store whose word counts did not answer.
     case unseen
@@ -15,7 +14,6 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case keyMissing = "key_missing"
     /// The store gives no access any more.
     case lapsed
-    /// The claimant owns it already.
     case ownedByClaimant = "owned_by_claimant"
     case familyShared = "family_shared"
     case refunded
@@ -32,7 +30,6 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case ownerBanned = "owner_banned"
     /// The owner's account was erased, or never was one of ours.
     case ownerErased = "owner_erased"
-    /// The owner said no.
     case ownerObjected = "owner_objected"
     /// The owner released it to this account.
     case ownerReleased = "owner_consented"
@@ -40,7 +37,6 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case proofVerified = "proof_verified"
     /// Something the claimant offered as a proof was found false.
     case proofFailed = "proof_failed"
-    /// The account token on the purchase names the claimant.
     case tokenNamesClaimant = "token_names_claimant"
     /// The account token on the purchase names the account that holds it.
     case tokenNamesOwner = "token_names_owner"
@@ -48,28 +44,8 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case tokenNamesThird = "token_names_third"
     /// Bought for the first time after the claimant's account was made.
     case boughtAfterClaimantJoined = "bought_after_claimant_joined"
-    /// The stores do not agree whose it is.
     case sourcesDisagree = "sources_disagree"
-}
 
-/// What a fact means for a transfer; the graver the later.
-package enum TransferHindrance: String, Sendable, CaseIterable, Codable, Comparable {
-    /// It may be transferred.
-    case none
-    /// Only the senior role may go on.
-    case needsSenior = "needs_senior"
-    /// No transfer, whatever the operator's role.
-    case forbids
-    /// There is nothing to transfer: the ticket closes by itself.
-    case closes
-
-    package static func < (left: Self, right: Self) -> Bool {
-        (allCases.firstIndex(of: left) ?? 0) < (allCases.firstIndex(of: right) ?? 0)
-    }
-}
-
-extension TransferFact {
-    /// Whether it stands in the way.
     package var hindrance: TransferHindrance {
         switch self {
         case .lapsed, .ownedByClaimant: .closes
@@ -84,12 +60,24 @@ extension TransferFact {
     }
 }
 
-/// The gravest hindrance among facts.
+/// What a fact means for a transfer; the graver the later.
+package enum TransferHindrance: String, Sendable, CaseIterable, Codable, Comparable {
+    case none
+    /// Only the senior role may go on.
+    case needsSenior = "needs_senior"
+    /// No transfer, whatever the operator's role.
+    case forbids
+    /// There is nothing to transfer: the ticket closes by itself.
+    case closes
+
+    package static func < (left: Self, right: Self) -> Bool {
+        (allCases.firstIndex(of: left) ?? 0) < (allCases.firstIndex(of: right) ?? 0)
+    }
+}
+
 package func hindrance(_ facts: Set<TransferFact>) -> TransferHindrance { facts.map(\.hindrance).max() ?? .none }
 
-/// How many people have to agree.
 package struct ApprovalPolicy: Hashable, Sendable {
-    /// Distinct approvers for an ordinary transfer.
     package var ordinary: Int
     /// Where the owner's account was erased, so that no user loses anything.
     package var ownerErased: Int

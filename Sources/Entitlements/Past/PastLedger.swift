@@ -8,7 +8,6 @@ struct PastLedger {
 
     /// By id; rows that became part of others are gone.
     private(set) var rows: [Int64: Row] = [:]
-    /// The newest decision so far.
     private(set) var last: PastDecision?
     private(set) var absentSince: Instant?
     private(set) var movedAwayAt: Instant?
@@ -26,14 +25,11 @@ struct PastLedger {
         self.catalog = catalog
     }
 
-    /// The user's rows.
     var owned: [Purchase] {
         rows.values.map(\.purchase).filter { $0.ownerKey == userKey }.sorted { $0.id < $1.id }
     }
 
-    /// Whether the host made the user a subscriber between the last decision and this one.
-    ///
-    /// Such a decision is `unexplained` whatever was seen before.
+    /// Whether the host made the user a subscriber between the last decision and this one, which then is `unexplained`.
     func isSetByHost(_ decision: PastDecision) -> Bool { decision.typeBefore == .subscriber && decidedType == .free }
 
     mutating func apply(_ transfer: PastTransfer) {
@@ -49,15 +45,13 @@ struct PastLedger {
         rows[transfer.purchase] = row
     }
 
-    /// Takes over what a step has written.
     mutating func apply(_ step: UserHistory.Step) {
         record(step.items)
         for id in step.merged { rows[id] = nil }
         guard let decision = step.decision else { return }
         if let first = step.items.first { readAt = max(readAt ?? first.askedAt, first.askedAt) }
         sawExplanation =
-            sawExplanation || step.items.contains(where: \.canExplain)
-            || owned.contains { canExplain($0.kind, $0.status, $0.givesAccess, $0.entitlements) }
+            sawExplanation || step.items.contains(where: \.canExplain) || owned.contains(where: \.canExplain)
         switch decision.absence {
         case .keep: break
         case .clear: (absentSince, movedAwayAt) = (nil, nil)
@@ -93,7 +87,7 @@ struct PastLedger {
         let owner = item.counts ? item.userKey : before?.ownerKey
         // Only what gave access explains that it is gone.
         if let before, before.ownerKey == userKey, owner != userKey, !before.carried.isEmpty,
-            accessState(of: before.kind, status: before.status, givesAccess: before.givesAccess) == .access
+            before.accessState == .access
         {
             movedAwayAt = item.askedAt
         }
@@ -134,22 +128,9 @@ extension PastItem {
         counts || attribution == "unowned" || attribution == "same_account" || attribution == "unattributed"
     }
 
-    /// Whether a user's type can rest on it, by some catalogue.
     var canExplain: Bool {
-        guard counts || attribution == "same_account", let item = observation else { return false }
-        return Entitlements.canExplain(item.kind, item.status, item.givesAccess, item.entitlements)
+        (counts || attribution == "same_account") && observation?.canExplain == true
     }
-}
-
-private func canExplain(
-    _ kind: Observation.Kind,
-    _ status: StoreStatus,
-    _ givesAccess: Bool?,
-    _ entitlements: [String]
-) -> Bool {
-    let accessState = accessState(of: kind, status: status, givesAccess: givesAccess)
-    guard accessState != .pending else { return false }
-    return !entitlements.isEmpty || kind == .subscription && accessState == .ended
 }
 
 extension PastDecision {

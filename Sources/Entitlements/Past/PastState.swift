@@ -9,28 +9,14 @@ package struct PastState: Hashable, Sendable {
         }
 
         package var owner: Owner
-        package var store: String
-        package var environment: String
-        package var kind: Observation.Kind
+        package var purchase: Purchase
         package var productID: String?
-        /// The store's raw word.
-        package var status: String
-        /// What that word comes to.
-        package var accessState: AccessState
-        package var givesAccess: Bool?
-        package var periodEndsAt: Instant?
-        package var endAnnounced: Bool
-        /// When the store was asked.
-        package var observedAt: Instant
-        /// Who said so.
-        package var source: Store
     }
 
     /// What cannot be said, and why.
     package enum Unknown: Hashable, Sendable {
         /// No decision was made by then; the type that the next one found, if there is one.
         case undecided(next: PastDecision?)
-        /// The type was changed by others between two decisions.
         case changedByOthers(after: Instant, before: Instant, to: UserType)
         /// Purchases of the user whose readings are not on record for them.
         case unreadPurchases(Int)
@@ -40,14 +26,12 @@ package struct PastState: Hashable, Sendable {
         case readingsMissing(Int)
         /// Since when sandbox purchases count.
         case sandboxSince
-        /// Jobs that ended without a decision were forgotten.
         case jobsForgotten
     }
 
     package var at: Instant
     /// By the last decision.
     package var type: UserType?
-    /// The last decision.
     package var verdict: PastDecision?
     /// When the newest reading known by then began.
     package var readAt: Instant?
@@ -55,16 +39,12 @@ package struct PastState: Hashable, Sendable {
     package var absentSince: Instant?
     /// The user's own first, then by store.
     package var purchases: [Held]
-    /// Those in force.
     package var grants: [PastGrant]
     package var unknowns: [Unknown]
 }
 
 extension UserHistory {
-    /// Rebuilds how the user stood.
-    ///
-    /// - Parameter moment: when; what was recorded later is left out.
-    /// - Returns: what was known then, and what cannot be said.
+    /// Rebuilds how the user stood: what was known at a moment, and what cannot be said.
     package func state(at moment: Instant) -> PastState {
         var missing = 0
         let ledger = walk(until: moment) { step, _ in
@@ -83,7 +63,7 @@ extension UserHistory {
         if unread > 0 { unknowns.append(.unreadPurchases(unread)) }
         // Where the oldest are left out, their readings are as well.
         if missing > 0, !isCut { unknowns.append(.readingsMissing(missing)) }
-        if sandboxUntil != nil, ledger.rows.values.contains(where: { $0.purchase.environment != "production" }) {
+        if sandboxUntil != nil, ledger.rows.values.contains(where: { $0.purchase.isSandbox }) {
             unknowns.append(.sandboxSince)
         }
         if isCut { unknowns.append(.cut) }
@@ -101,43 +81,26 @@ extension UserHistory {
 
     private func held(_ ledger: PastLedger, at moment: Instant) -> [PastState.Held] {
         let lines = Dictionary(lineages.map { ($0.id, $0) }) { first, _ in first }
-        return ledger.rows.values.map { row -> (Int64, PastState.Held) in
+        return ledger.rows.values.map { row in
             let purchase = row.purchase
             // Whose another's is may be known by the ledger alone.
             let later = lines[purchase.id].flatMap { $0.ownerSince <= moment ? $0.ownerKey : nil }
             let owner = purchase.ownerKey ?? later
-            return (
-                purchase.id,
-                PastState.Held(
-                    owner: owner == userKey ? .thisUser : owner == nil ? .noUser : .anotherUser,
-                    store: purchase.store,
-                    environment: purchase.environment,
-                    kind: purchase.kind,
-                    productID: row.productID,
-                    status: purchase.status.raw,
-                    accessState: accessState(
-                        of: purchase.kind,
-                        status: purchase.status,
-                        givesAccess: purchase.givesAccess
-                    ),
-                    givesAccess: purchase.givesAccess,
-                    periodEndsAt: purchase.periodEndsAt,
-                    endAnnounced: purchase.endAnnounced,
-                    observedAt: purchase.observedAt,
-                    source: purchase.source
-                )
+            return PastState.Held(
+                owner: owner == userKey ? .thisUser : owner == nil ? .noUser : .anotherUser,
+                purchase: purchase,
+                productID: row.productID
             )
         }
         .sorted { left, right in
-            let isOwn = (left.1.owner == .thisUser, right.1.owner == .thisUser)
-            return isOwn.0 != isOwn.1 ? isOwn.0 : (left.1.store, left.0) < (right.1.store, right.0)
+            let isOwn = (left.owner == .thisUser, right.owner == .thisUser)
+            let (one, other) = (left.purchase, right.purchase)
+            return isOwn.0 != isOwn.1 ? isOwn.0 : (one.store, one.id) < (other.store, other.id)
         }
-        .map(\.1)
     }
 }
 
 extension PastDecision {
-    /// Whether its verdict needs something that was read.
     var restsOnReadings: Bool {
         switch knownRule {
         case .accountGone, .notEligible, .grantAccess: false

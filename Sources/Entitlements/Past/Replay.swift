@@ -17,13 +17,10 @@ package struct Replayed: Hashable, Sendable {
         package var why: String
     }
 
-    /// Why a decision cannot be made again.
     package enum Reason: String, Sendable, CaseIterable {
-        /// What was read for it is not on record.
         case readingsMissing = "readings_missing"
         /// It comes to something else, but purchases were known then whose readings are not on record for the user.
         case ledgerIncomplete = "ledger_incomplete"
-        /// The user's history is longer than is read.
         case historyTooLong = "history_too_long"
     }
 
@@ -36,12 +33,6 @@ extension UserHistory {
     ///
     /// Whose an item is was decided with the ledger of its moment and is taken as it was. What only held a demotion back
     /// (the mode, a pause, the brake, a run) is left out on both sides: such a decision agrees with the demotion it held.
-    ///
-    /// - Parameters:
-    ///   - catalog: today's products.
-    ///   - settings: today's; `mode` and `demotionsPaused` are left out.
-    ///   - wanted: which decisions.
-    /// - Returns: one for each, oldest first.
     package func replay(
         catalog: ProductCatalog,
         settings: DecisionSettings,
@@ -115,12 +106,7 @@ private struct PastInput {
             {
                 outcome = .restored
             }
-            let typeAfter: UserType? =
-                switch verdict.action {
-                case .grant: .subscriber
-                case .demote: .free
-                case .none: decision.typeBefore
-                }
+            let typeAfter = verdict.action.type ?? decision.typeBefore
             let agrees =
                 decision.isHeld
                 ? decision.kind == .reconcile ? verdict.action == .demote : outcome != .alreadySubscriber
@@ -145,8 +131,7 @@ private struct PastInput {
     /// Names what a store gave access to, and what gives none today.
     private func changedProducts(_ input: DecisionInput) -> String {
         let items = zip(input.reading.observations, input.attributions).filter { item, attribution in
-            attribution.mayGiveAccess
-                && accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+            attribution.mayGiveAccess && item.accessState == .access
         }
         let keys = Set(items.flatMap(\.0.entitlements)).filter { input.catalog.mapping(of: [$0]) != .access }
         guard !keys.isEmpty else { return "" }
@@ -163,9 +148,9 @@ private struct PastInput {
             coverage: coverage,
             askedAt: step.items.first?.askedAt ?? decision.at,
             observations: listed.compactMap(\.observation),
-            failure: coverage == .partial ? ReadFailure(.incomplete) : nil,
-            claims: ClaimFindings(clientError: clientError)
+            failure: coverage == .partial ? ReadFailure(.incomplete) : nil
         )
+        reading.claims.clientError = clientError
         for index in reading.observations.indices {
             reading.observations[index].isSubmitted = isSubmitted(listed[index])
         }
@@ -224,13 +209,11 @@ private struct PastInput {
         return Set(listed.compactMap(\.purchase) + alike.map(\.id))
     }
 
-    /// The stores behind what was not listed and not asked for.
     private func unasked(_ listed: [PastItem]) -> Set<Store> {
         let seen = Set(listed.compactMap(\.purchase))
         return Set(
             ledger.owned.filter { row in
-                let accessState = accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess)
-                return !seen.contains(row.id) && (accessState == .access || accessState == .unsettled)
+                !seen.contains(row.id) && (row.accessState == .access || row.accessState == .unsettled)
             }.map(\.source)
         )
     }

@@ -1,5 +1,4 @@
 extension UserHistory {
-    /// What one decision has written.
     struct Step {
         var id: Int64
         var at: Instant
@@ -10,13 +9,9 @@ extension UserHistory {
         var merged: Set<Int64> = []
     }
 
-    /// Goes through the past.
+    /// Goes through the past, up to a moment, and returns the records as they stood at last.
     ///
-    /// - Parameters:
-    ///   - moment: where to stop; `nil`: at its end.
-    ///   - catalog: what means access; `nil`: not known.
-    ///   - visit: gets each decision of the user with the records as they stood before it.
-    /// - Returns: the records as they stood at last.
+    /// `visit` gets each decision of the user with the records as they stood before it.
     @discardableResult
     func walk(
         until moment: Instant? = nil,
@@ -50,7 +45,6 @@ extension UserHistory {
         return moves.sorted { ($0.at, $0.purchase) < ($1.at, $1.purchase) }
     }
 
-    /// Everything that was written, in the order of the decisions.
     private var steps: [Step] {
         var steps: [Int64: Step] = [:]
         for decision in decisions { steps[decision.id] = Step(id: decision.id, at: decision.at, decision: decision) }
@@ -93,9 +87,7 @@ extension UserHistory {
         return steps
     }
 
-    /// Rows that the user owned by a moment, and of which no reading is on record here.
-    ///
-    /// `reading`: what was read at that very moment.
+    /// Rows that the user owned by a moment, and of which no reading is on record here or was made then (`reading`).
     func unread(in ledger: PastLedger, at moment: Instant, reading: [PastItem] = []) -> Int {
         lineages.count { line in
             line.ownerKey == userKey && line.mergedInto == nil && line.ownerSince <= moment

@@ -5,41 +5,24 @@
 package struct UserHistory: Sendable {
     package var userKey: Int64
     /// Oldest first.
-    package var decisions: [PastDecision]
+    package var decisions: [PastDecision] = []
     /// What readings said, in the order in which it was recorded; of other users only what concerns this one's purchases.
-    package var items: [PastItem]
-    package var grants: [PastGrant]
+    package var items: [PastItem] = []
+    package var grants: [PastGrant] = []
     /// The ledger's rows as they stand now: those the user owns or lost, and those that the items name.
-    package var lineages: [Lineage]
+    package var lineages: [Lineage] = []
     /// Transfers from the user or to them, oldest first.
-    package var transfers: [PastTransfer]
+    package var transfers: [PastTransfer] = []
     /// Until when sandbox purchases count; since when is not on record.
     package var sandboxUntil: Instant?
     /// A purchase or grant was seen by now.
     package var everObserved: Bool
     /// There is more than was loaded: the oldest part is missing.
-    package var isCut: Bool
+    package var isCut = false
 
-    package init(
-        userKey: Int64,
-        decisions: [PastDecision] = [],
-        items: [PastItem] = [],
-        grants: [PastGrant] = [],
-        lineages: [Lineage] = [],
-        transfers: [PastTransfer] = [],
-        sandboxUntil: Instant? = nil,
-        everObserved: Bool = false,
-        isCut: Bool = false
-    ) {
+    package init(userKey: Int64, everObserved: Bool = false) {
         self.userKey = userKey
-        self.decisions = decisions
-        self.items = items
-        self.grants = grants
-        self.lineages = lineages
-        self.transfers = transfers
-        self.sandboxUntil = sandboxUntil
         self.everObserved = everObserved
-        self.isCut = isCut
     }
 }
 
@@ -54,8 +37,8 @@ package struct PastDecision: Hashable, Sendable {
     package var typeBefore: UserType?
     package var typeAfter: UserType?
     /// Nothing else was written.
-    package var isObserved: Bool
-    package var explanation: String
+    package var isObserved = false
+    package var explanation = ""
 
     package init(
         id: Int64,
@@ -64,9 +47,7 @@ package struct PastDecision: Hashable, Sendable {
         rule: String,
         outcome: String,
         typeBefore: UserType?,
-        typeAfter: UserType?,
-        isObserved: Bool = false,
-        explanation: String = ""
+        typeAfter: UserType?
     ) {
         self.id = id
         self.at = at
@@ -75,11 +56,8 @@ package struct PastDecision: Hashable, Sendable {
         self.outcome = outcome
         self.typeBefore = typeBefore
         self.typeAfter = typeAfter
-        self.isObserved = isObserved
-        self.explanation = explanation
     }
 
-    /// The rule, where it is still one.
     package var knownRule: Rule? { Rule(rawValue: rule) }
     /// The user's type from then on.
     package var typeLeft: UserType? { isObserved ? typeBefore : typeAfter }
@@ -90,38 +68,23 @@ package struct PastDecision: Hashable, Sendable {
 
 /// One item of a reading as it was recorded, or a reading that found nothing.
 package struct PastItem: Hashable, Sendable {
-    /// The decision that the reading was made for.
     package var decision: Int64
     /// When that was.
     package var recordedAt: Instant
-    /// Who was read.
     package var userKey: Int64
     /// When the request began.
     package var askedAt: Instant
     package var coverage: Coverage
     package var purchase: Int64?
-    /// The name of the attribution.
     package var attribution: String?
     package var observation: Observation?
 
-    package init(
-        decision: Int64,
-        recordedAt: Instant,
-        userKey: Int64,
-        askedAt: Instant,
-        coverage: Coverage,
-        purchase: Int64? = nil,
-        attribution: String? = nil,
-        observation: Observation? = nil
-    ) {
+    package init(decision: Int64, recordedAt: Instant, userKey: Int64, askedAt: Instant, coverage: Coverage) {
         self.decision = decision
         self.recordedAt = recordedAt
         self.userKey = userKey
         self.askedAt = askedAt
         self.coverage = coverage
-        self.purchase = purchase
-        self.attribution = attribution
-        self.observation = observation
     }
 }
 
@@ -141,7 +104,6 @@ package struct PastGrant: Hashable, Sendable {
         self.reason = reason
     }
 
-    /// Whether it gives access at a moment.
     package func isInForce(at moment: Instant) -> Bool {
         createdAt <= moment && moment < until && (revokedAt.map { moment < $0 } ?? true)
     }
@@ -157,20 +119,11 @@ package struct Lineage: Hashable, Sendable {
     /// The row that it became part of.
     package var mergedInto: Int64?
 
-    package init(
-        id: Int64,
-        ownerKey: Int64?,
-        ownerSince: Instant,
-        firstSeenAt: Instant,
-        transferredAt: Instant? = nil,
-        mergedInto: Int64? = nil
-    ) {
+    package init(id: Int64, ownerKey: Int64?, ownerSince: Instant, firstSeenAt: Instant) {
         self.id = id
         self.ownerKey = ownerKey
         self.ownerSince = ownerSince
         self.firstSeenAt = firstSeenAt
-        self.transferredAt = transferredAt
-        self.mergedInto = mergedInto
     }
 }
 

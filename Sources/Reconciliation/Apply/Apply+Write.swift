@@ -212,7 +212,7 @@ extension Apply {
                 if ticket.purchase == nil, let store = ticket.store, let id = ticket.originalID {
                     ticket.purchase = rows[ExactText("\(effect.job.userKey) \(store) \(id)")]
                 }
-                return WantedTicket(claimantKey: effect.job.userKey, jobID: effect.job.id, request: ticket)
+                return WantedTicket(ticket, for: effect.job)
             }
         }
         let visible = try await TicketWrites.open(wanted + plan.tickets, tells: settings.tells, on: connection)
@@ -226,17 +226,12 @@ extension Apply {
     }
 
     private func end(_ effect: DecidedJob) -> JobEnd {
-        JobEnd(
-            id: effect.job.id,
-            userKey: effect.job.userKey,
-            kind: effect.job.kind,
-            state: .done,
-            outcome: effect.verdict.outcome,
-            messageKey: effect.verdict.messageKey,
-            ticketID: effect.ticketID,
-            attempt: effect.job.attempt,
-            confirmation: effect.confirmation
-        )
+        let verdict = effect.verdict
+        var end = JobEnd(effect.job, .done, outcome: verdict.outcome)
+        end.messageKey = verdict.messageKey
+        end.ticketID = effect.ticketID
+        end.confirmation = effect.confirmation
+        return end
     }
 
     /// Sets types, and changes the assets of everybody whose access is there or has just gone.

@@ -93,16 +93,9 @@ package struct Apply: Sendable {
                 JobEnds.lock([job.userKey], epoch: epoch)
             )
             guard switches.isAlive, held[job.userKey]?.id == job.id else { return }
-            let dead = JobEnd(
-                id: job.id,
-                userKey: job.userKey,
-                kind: job.kind,
-                state: .dead,
-                outcome: .storeUnavailable,
-                messageKey: job.kind == .restore ? .unavailable : nil,
-                attempt: job.attempt,
-                lastError: (fault == nil ? ReadFailure.Code.refused : .adapterRefused).rawValue
-            )
+            var dead = JobEnd(job, .dead, outcome: .storeUnavailable)
+            if job.kind == .restore { dead.messageKey = .unavailable }
+            dead.lastError = (fault == nil ? ReadFailure.Code.refused : .adapterRefused).rawValue
             if let fault {
                 for request in Alarms.raise([AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]) {
                     try await connection.send(request)

@@ -38,8 +38,8 @@ struct ReadContext: Sendable {
         case .unnamed: guard item.isSubmitted else { return false }
         case .anonymous, .otherUser, .otherAccount, .heldElsewhere, .unattributable: return false
         }
-        return accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
-            && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || job.sandboxAllowed)
+        return item.accessState == .access && catalog.mapping(of: item.entitlements) == .access
+            && (!item.isSandbox || job.sandboxAllowed)
     }
 }
 
@@ -119,9 +119,9 @@ extension Reading {
             askedAt: askedAt,
             observations: parts.flatMap(\.observations).withoutRepeats,
             failure: parts.compactMap(\.failure).first,
-            covered: stores,
-            silent: silent
+            covered: stores
         )
+        self.silent = silent
         withheld = parts.flatMap(\.withheld)
         unreadable = Set(parts.filter(\.hasUnreadable).map(\.store))
     }

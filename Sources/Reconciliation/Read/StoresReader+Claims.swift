@@ -103,8 +103,7 @@ extension StoresReader {
         else { return false }
         switch item.owner {
         case .otherAccount: return true
-        case .account, .unnamed:
-            return accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+        case .account, .unnamed: return item.accessState == .access
         case .askedUser, .anonymous, .otherUser, .heldElsewhere, .unattributable: return false
         }
     }

@@ -7,15 +7,15 @@ extension CaseRecords {
     package func background(of file: File, moving held: [Observation] = []) async throws -> CaseBackground {
         let past = try await past(of: file)
         let (own, along) = try await chargedBack(file.purchase, held.flatMap(\.identifiers))
-        return CaseBackground(
-            history: past.filter(\.isMove),
-            passed: past.filter { !$0.isMove },
-            refundSeenAt: try await refundSeen(of: file),
-            chargedBackAt: own,
-            movesChargedBack: along,
-            claimedAt: try await firstClaimed(file),
-            frozen: try await frozen(of: file)
-        )
+        var background = CaseBackground()
+        background.history = past.filter(\.isMove)
+        background.passed = past.filter { !$0.isMove }
+        background.refundSeenAt = try await refundSeen(of: file)
+        background.chargedBackAt = own
+        background.movesChargedBack = along
+        background.claimedAt = try await firstClaimed(file)
+        background.frozen = try await frozen(of: file)
+        return background
     }
 
     /// What ended before, by side, kind and outcome; each with its newest tickets.

@@ -169,14 +169,11 @@ package struct EvidenceCollector: Service {
     private typealias Found = (inputs: CaseInputs, source: String?, silent: [Store: ReadFailure])
 
     private func readSources(_ file: CaseRecords.File) async throws -> Found {
-        var inputs = CaseInputs(
-            claimant: file.claimant,
-            owner: file.owner,
-            purchase: file.purchase,
-            identifiers: Set(file.identifiers.map(\.key)),
-            hasTransferKey: hasTransferKey,
-            now: file.readAt
-        )
+        var inputs = CaseInputs(claimant: file.claimant, now: file.readAt)
+        inputs.owner = file.owner
+        inputs.purchase = file.purchase
+        inputs.identifiers = Set(file.identifiers.map(\.key))
+        inputs.hasTransferKey = hasTransferKey
         inputs.isProven = file.isProven
         inputs.isNamedByID = file.isNamedByID
         inputs.ownerObjected = file.ownerObjected

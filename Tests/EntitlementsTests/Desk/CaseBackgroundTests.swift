@@ -19,19 +19,17 @@ import Testing
     }
 
     private static func inputs(_ background: CaseBackground) -> CaseInputs {
-        CaseInputs(
-            claimant: CaseAccount(key: 1, id: "claimant", user: nil, createdAt: noon),
-            background: background,
-            now: noon
-        )
+        let claimant = CaseAccount(key: 1, id: "claimant", user: nil, createdAt: noon)
+        var inputs = CaseInputs(claimant: claimant, now: noon)
+        inputs.background = background
+        return inputs
     }
 
     @Test func `What only has to be known stands beside the evidence`() throws {
-        let background = CaseBackground(
-            history: [Self.past(.received, "done")],
-            passed: [Self.past(.claimed, "refuse"), Self.past(.claimed, "expired")],
-            frozen: FrozenAssets(claimant: 3, owner: nil)
-        )
+        var background = CaseBackground()
+        background.history = [Self.past(.received, "done")]
+        background.passed = [Self.past(.claimed, "refuse"), Self.past(.claimed, "expired")]
+        background.frozen = FrozenAssets(claimant: 3, owner: nil)
         let evidence = CaseEvidence(Self.inputs(background), DeskSettings())
         #expect(evidence.history == background.history)
         var frozen = background
@@ -45,7 +43,7 @@ import Testing
         let hashed = try Self.object(evidence)
         let claim = CaseClaim(kind: "order_id", value: "GPA.1234-5678-9012-34567")
         let lookups = [CaseLookup(claim, StoreLookup(.googlePlay, .unknown))]
-        let shown = try Self.object(CaseDocument(evidence, background, lookups: lookups))
+        let shown = try Self.object(CaseDocument(evidence, background, lookups: lookups, sources: []))
         #expect(Set(shown.keys).subtracting(hashed.keys) == ["frozen", "passed", "lookups"])
         #expect(Set(hashed.keys).isSubset(of: shown.keys))
     }

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Testing
 
 /// What is known of a case, and what it comes to.
@@ -19,16 +19,13 @@ import Testing
     /// The owner's subscription, of which RevenueCat says so.
     private static func inputs(_ change: (inout CaseInputs) -> Void = { _ in }) -> CaseInputs {
         let subject = item("active", access: true)
-        var inputs = CaseInputs(
-            claimant: claimant,
-            owner: owner,
-            purchase: row(7, owner: 2),
-            words: [CaseWord(subject, asked: .owner)],
-            holder: .owner,
-            held: [HeldItem(subject, ownerKey: 2)],
-            identifiers: Set(subject.identifiers.map(\.key)),
-            now: noon
-        )
+        var inputs = CaseInputs(claimant: claimant, now: noon)
+        inputs.owner = owner
+        inputs.purchase = row(7, owner: 2)
+        inputs.words = [CaseWord(subject, asked: .owner)]
+        inputs.holder = .owner
+        inputs.held = [HeldItem(subject, ownerKey: 2)]
+        inputs.identifiers = Set(subject.identifiers.map(\.key))
         change(&inputs)
         return inputs
     }
@@ -113,19 +110,29 @@ import Testing
         ) -> [CaseSource] {
             CaseSource.answers(Self.inputs(change), asked: asked, silent: silent, before: before)
         }
-        #expect(answers() == [CaseSource(.revenueCat, .found), CaseSource(.appStore, .unknown)])
+        #expect(
+            answers() == [
+                CaseSource(store: .revenueCat, result: .found), CaseSource(store: .appStore, result: .unknown),
+            ]
+        )
         #expect(answers([.googlePlay: failure]) == answers())
-        #expect(answers(asked: [.revenueCat]).last == CaseSource(.appStore, .notConfigured))
+        #expect(answers(asked: [.revenueCat]).last == CaseSource(store: .appStore, result: .notConfigured))
         let now = noon.microseconds
-        #expect(answers([.appStore: failure]).last == CaseSource(.appStore, .unavailable, error: "timeout", since: now))
+        #expect(
+            answers([.appStore: failure]).last
+                == CaseSource(store: .appStore, result: .unavailable, error: "timeout", since: now)
+        )
         let unknown = ReadFailure(.unknownToStore, store: .appStore)
-        #expect(answers([.appStore: unknown]).last == CaseSource(.appStore, .unknown), "an answer, and no failure")
+        #expect(
+            answers([.appStore: unknown]).last == CaseSource(store: .appStore, result: .unknown),
+            "an answer, and no failure"
+        )
         // Half of what RevenueCat holds does not say whose the rest is.
         #expect(answers([.revenueCat: failure]).first?.result == .unavailable)
-        let before = [CaseSource(.appStore, .unavailable, error: "throttled", since: 5)]
+        let before = [CaseSource(store: .appStore, result: .unavailable, error: "throttled", since: 5)]
         #expect(answers([.appStore: failure], before: before).last?.since == 5)
         #expect(answers { $0.purchase = nil } == [])
-        #expect(answers { ($0.owner, $0.words) = (nil, []) } == [CaseSource(.revenueCat, .unknown)])
+        #expect(answers { ($0.owner, $0.words) = (nil, []) } == [CaseSource(store: .revenueCat, result: .unknown)])
     }
 
     @Test func `Some word of access keeps a purchase from being over`() {

@@ -18,19 +18,18 @@ struct Past {
         _ items: (Int64, String, Observation)...,
         isRead: Bool = true
     ) {
-        history.decisions.append(
-            PastDecision(
-                id: id,
-                at: noon + at,
-                kind: kind,
-                rule: rule.rawValue,
-                outcome: outcome.rawValue,
-                typeBefore: before,
-                typeAfter: after,
-                isObserved: observed,
-                explanation: "Because."
-            )
+        var decision = PastDecision(
+            id: id,
+            at: noon + at,
+            kind: kind,
+            rule: rule.rawValue,
+            outcome: outcome.rawValue,
+            typeBefore: before,
+            typeAfter: after
         )
+        decision.isObserved = observed
+        decision.explanation = "Because."
+        history.decisions.append(decision)
         guard isRead else { return }
         let reading = PastItem(
             decision: id,
@@ -65,16 +64,10 @@ struct Past {
         mergedInto: Int64? = nil,
         transferred: Duration? = nil
     ) {
-        history.lineages.append(
-            Lineage(
-                id: id,
-                ownerKey: owner,
-                ownerSince: noon + since,
-                firstSeenAt: noon + since,
-                transferredAt: transferred.map { noon + $0 },
-                mergedInto: mergedInto
-            )
-        )
+        var line = Lineage(id: id, ownerKey: owner, ownerSince: noon + since, firstSeenAt: noon + since)
+        line.transferredAt = transferred.map { noon + $0 }
+        line.mergedInto = mergedInto
+        history.lineages.append(line)
     }
 
     func state(_ at: Duration) -> PastState { history.state(at: noon + at) }

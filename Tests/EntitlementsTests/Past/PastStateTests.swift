@@ -8,16 +8,20 @@ struct PastStateTests {
         let before = past.state(day)
         #expect(before.type == .subscriber && before.verdict?.id == 1 && before.unknowns.isEmpty)
         let held = try #require(before.purchases.first)
-        #expect(held.owner == .thisUser && held.status == "active" && held.givesAccess == true)
-        #expect(held.accessState == .access && held.periodEndsAt == noon + day && held.productID == "monthly")
+        let row = held.purchase
+        #expect(held.owner == .thisUser && row.status.raw == "active" && row.givesAccess == true)
+        #expect(row.accessState == .access && row.periodEndsAt == noon + day && held.productID == "monthly")
         #expect(before.readAt == noon - .milliseconds(20))
 
         let lapsed = past.state(day * 5)
         #expect(lapsed.type == .free && lapsed.verdict?.rule == "store_ended")
-        #expect(lapsed.purchases.map(\.status) == ["expired"] && lapsed.purchases.map(\.accessState) == [.ended])
+        #expect(
+            lapsed.purchases.map(\.purchase.status.raw) == ["expired"]
+                && lapsed.purchases.map(\.purchase.accessState) == [.ended]
+        )
 
         let back = past.state(day * 11)
-        #expect(back.type == .subscriber && back.purchases.map(\.periodEndsAt) == [noon + day * 40])
+        #expect(back.type == .subscriber && back.purchases.map(\.purchase.periodEndsAt) == [noon + day * 40])
         // The very moment of a decision belongs to it.
         #expect(past.state(day * 2).type == .free)
         #expect(past.state(day * 2 - .milliseconds(1)).type == .subscriber)
@@ -50,7 +54,7 @@ struct PastStateTests {
         let paid = item("active", access: true, ends: day)
         past.decide(1, .zero, .storeAccess, .promoted, .free, .subscriber, observed: true, (7, "new", paid))
         #expect(past.state(hour).type == .free)
-        #expect(past.state(hour).purchases.map(\.givesAccess) == [true])
+        #expect(past.state(hour).purchases.map(\.purchase.givesAccess) == [true])
     }
 
     @Test func `A type that others changed is said to be unknown between the two decisions`() {
@@ -81,10 +85,10 @@ struct PastStateTests {
             recordedAt: noon,
             userKey: 2,
             askedAt: noon,
-            coverage: .full,
-            purchase: 7,
-            attribution: "new"
+            coverage: .full
         )
+        before.purchase = 7
+        before.attribution = "new"
         before.observation = item("active", access: true, ends: day)
         past.history.items = [before]
         let paid = item("active", access: true, ends: day * 3)

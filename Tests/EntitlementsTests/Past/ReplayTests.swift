@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Testing
 
 /// Decisions of the past, made again.
@@ -52,7 +52,7 @@ struct ReplayTests {
         var past = Past.comeback
         past.decide(4, day * 50, .firstAbsence, .deferred, .subscriber, .subscriber)
         past.decide(5, day * 52, .absenceConfirmed, .demoted, .subscriber, .free)
-        let wide = DecisionSettings(absenceMargin: day * 3)
+        let wide = DecisionSettings(mode: .full, absenceMargin: day * 3)
         guard case .differs(let now)? = past.replay(catalog, wide).last else {
             Issue.record("it agrees")
             return

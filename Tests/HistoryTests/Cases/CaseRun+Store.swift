@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Foundation
 import Postgres
 import Queue
@@ -154,13 +154,10 @@ extension CaseRun {
 
     private func inputs(_ file: CaseRecords.File) async throws -> CaseInputs? {
         let names = Set(file.identifiers.map(\.key))
-        var inputs = CaseInputs(
-            claimant: file.claimant,
-            owner: file.owner,
-            purchase: file.purchase,
-            identifiers: names,
-            now: file.readAt
-        )
+        var inputs = CaseInputs(claimant: file.claimant, now: file.readAt)
+        inputs.owner = file.owner
+        inputs.purchase = file.purchase
+        inputs.identifiers = names
         inputs.isProven = file.isProven
         inputs.isNamedByID = file.isNamedByID
         inputs.ownerObjected = file.ownerObjected

@@ -34,14 +34,20 @@ import Testing
                 #expect(first.type == nil && first.purchases.isEmpty)
                 let before = try await state(paying)
                 #expect(before.type == .subscriber && before.verdict?.rule == "store_access")
-                #expect(before.purchases.map(\.status) == ["active"] && before.purchases.map(\.owner) == [.thisUser])
+                #expect(
+                    before.purchases.map(\.purchase.status.raw) == ["active"]
+                        && before.purchases.map(\.owner) == [.thisUser]
+                )
                 let after = try await state(lapsed)
                 #expect(after.type == .free && after.verdict?.outcome == "demoted" && after.grants.isEmpty)
-                #expect(after.purchases.map(\.status) == ["expired"] && after.purchases.map(\.accessState) == [.ended])
+                #expect(
+                    after.purchases.map(\.purchase.status.raw) == ["expired"]
+                        && after.purchases.map(\.purchase.accessState) == [.ended]
+                )
                 let gift = try await state(granted)
                 #expect(gift.type == .free && gift.grants.map(\.reason) == ["a gift"])
                 let last = try await state(back)
-                #expect(last.type == .subscriber && last.purchases.map(\.givesAccess) == [true])
+                #expect(last.type == .subscriber && last.purchases.map(\.purchase.givesAccess) == [true])
                 let unknowns = [before, after, gift, last].flatMap(\.unknowns)
                 #expect(unknowns == [])
                 #expect(try await histories.state(of: "nobody", at: back).unknowns == [.undecided(next: nil)])
@@ -61,7 +67,7 @@ import Testing
             let histories = Histories(pool: world.pool, mostDecisions: 2, mostItems: 2)
             let then = try await histories.state(of: "ann", at: paying)
             #expect(then.type == .subscriber && then.verdict?.outcome == "promoted", "\(then)")
-            #expect(then.purchases.map(\.status) == ["active"] && then.unknowns == [], "\(then)")
+            #expect(then.purchases.map(\.purchase.status.raw) == ["active"] && then.unknowns == [], "\(then)")
             let before = try await histories.state(of: "ann", at: paying - .seconds(3600))
             #expect(before.verdict == nil && before.purchases.isEmpty)
             guard case .undecided(let next?) = before.unknowns.first else {
