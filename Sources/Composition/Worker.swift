@@ -141,8 +141,8 @@ package struct Worker: Service {
         }
         let beforeReads: [(any Service)?] = [
             keeper, notifier, exchange,
-            JobRescuer(leases, dequeue: dequeue, logger: logger),
-            listener.map { JobListener($0, dequeue: dequeue, logger: logger) },
+            leases.rescuer(dequeue: dequeue, logger: logger),
+            listener.map { dequeue.service($0, logger: logger) },
         ]
         let applier = Applier(
             apply,
@@ -180,9 +180,9 @@ package struct Worker: Service {
         ]
         let upkeep: [any Service] = [
             AbsenceKeeper(apply, logger: logger),
-            PartitionMaintainer(Partitions(pool: pool, historyDays: settings.retention.historyDays), logger: logger),
+            Partitions(pool: pool, historyDays: settings.retention.historyDays).maintainer(logger: logger),
             RetentionCleaner(pool: pool, retention: settings.retention, logger: logger),
-            QueueCompactor(pool: pool, logger: logger),
+            QueueCompactor(pool: pool).service(logger: logger),
             SubscriberCounter(pool: pool, logger: logger),
             InvariantMonitor(pool: pool).service(logger: logger),
         ]

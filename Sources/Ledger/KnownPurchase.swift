@@ -37,13 +37,7 @@ package struct KnownPurchase: Sendable, Hashable {
 
     /// Whether a paid period was seen that still runs, so that its store has to know it.
     package func isRunning(at moment: Instant) -> Bool {
-        Entitlements.isRunning(
-            kind,
-            status: status,
-            givesAccess: givesAccess,
-            periodEndsAt: periodEndsAt,
-            at: moment
-        )
+        Entitlements.isRunning(kind, status: status, givesAccess: givesAccess, periodEndsAt: periodEndsAt, at: moment)
     }
 
     init(_ row: PostgresRow) throws {

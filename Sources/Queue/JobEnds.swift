@@ -60,10 +60,7 @@ package enum JobEnds {
 
     /// Ends locked jobs, of which history gets a row each; what their users have queued beside them has its turn.
     ///
-    /// - Parameters:
-    ///   - ends: the jobs.
-    ///   - passedOn: gets the number of users who have another job queued.
-    /// - Returns: what to send, in order; nothing where nothing ends.
+    /// `passedOn` gets the number of users who have another job queued.
     package static func finish(
         _ ends: [JobEnd],
         passedOn: @escaping (Int) -> Void = { _ in }

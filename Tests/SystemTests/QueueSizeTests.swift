@@ -34,7 +34,7 @@ struct QueueSizeTests {
 
     @Test func `A queue full of dead rows is moved, and its living rows come along`() async throws {
         try await World.with { world in
-            let compactor = QueueCompactor(pool: world.pool, logger: .quiet)
+            let compactor = QueueCompactor(pool: world.pool)
             try await Self.fill(world, dead: 160_000, alive: 30)
             let before = try await Self.content(world)
             let large = try await Self.size(world)

@@ -53,12 +53,7 @@ package struct LeaseKeeper: Service {
     private let dequeue: DequeueSignal
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - leases: the records.
-    ///   - lease: gets the number.
-    ///   - process: what is on record of this process.
-    ///   - dequeue: raised once there is a lease.
-    ///   - logger: gets the changes.
+    /// `lease` gets the number; `dequeue` is raised once there is a lease.
     package init(_ leases: Leases, lease: WorkerLease, process: Process, dequeue: DequeueSignal, logger: Logger) {
         self.leases = leases
         self.lease = lease
