@@ -156,11 +156,8 @@ package struct Worker: Service {
             logger: logger
         )
         var work: [(any Service)?] = [
-            AssetRunner(
-                AssetRuns(pool: pool, mode: settings.apply.decision.mode, tells: settings.apply.tells, logger: logger),
-                signal: signals.assets,
-                logger: logger
-            ),
+            AssetRuns(pool: pool, mode: settings.apply.decision.mode, tells: settings.apply.tells, logger: logger)
+                .service(wokenBy: signals.assets),
             acknowledger,
             InboxProcessor(
                 inbox,
@@ -179,11 +176,11 @@ package struct Worker: Service {
             },
         ]
         let upkeep: [any Service] = [
-            AbsenceKeeper(apply, logger: logger),
+            apply.absenceKeeper(),
             Partitions(pool: pool, historyDays: settings.retention.historyDays).maintainer(logger: logger),
             RetentionCleaner(pool: pool, retention: settings.retention, logger: logger),
             QueueCompactor(pool: pool).service(logger: logger),
-            SubscriberCounter(pool: pool, logger: logger),
+            BrakeStore.subscriberCounter(pool, logger: logger),
             InvariantMonitor(pool: pool).service(logger: logger),
         ]
         if settings.readsRuns {

@@ -102,7 +102,7 @@ extension Apply {
             $0.then { findings = $0 }
         }
         if !isObserving, plan.effects.contains(where: { $0.newType != nil || $0.assetsChanged > 0 }) {
-            // What triggers of the host's tables put off until the commit.
+            // What triggers of the host's tables leave until the commit.
             requests.append(PostgresRequest(SessionSettings.plansOfServer))
         }
         try await connection.sendAndCommit(requests)
@@ -121,7 +121,8 @@ extension Apply {
 
     /// Makes users known that only the app's ids in purchases name, and queues reads of users whose purchases were found.
     ///
-    /// - Throws: `LockedByOthers` if another transaction has locked such a user's row of the queue: the job that submitted the purchase is postponed.
+    /// Throws `LockedByOthers` if another transaction has locked such a user's row of the queue: the job that submitted the
+    /// purchase is postponed.
     private func meetAccounts(_ plan: BatchPlan, on connection: PostgresConnection) async throws {
         let rows = plan.observed
         let accounts = rows.compactMap(\.account).sortedExactly
@@ -289,11 +290,9 @@ extension Apply {
                 try await AssetProgress.respelled(progress, as: asked, on: $0)
             }
         }
-        for (_, indices) in directions {
-            for index in indices {
-                guard let done = effects[index].user.flatMap({ progress[ExactText($0.id)] }) else { continue }
-                effects[index].note(done)
-            }
+        for index in directions.flatMap(\.1) {
+            guard let done = effects[index].user.flatMap({ progress[ExactText($0.id)] }) else { continue }
+            effects[index].note(done)
         }
     }
 
@@ -350,13 +349,7 @@ extension Apply {
         effects.compactMap { effect in
             guard effect.assetsPending, let direction = direction(of: effect), let id = decisions[effect.job.userKey]
             else { return nil }
-            return NewAssetRun(
-                userKey: effect.job.userKey,
-                decisionID: id,
-                direction: direction,
-                cursor: effect.assetCursor,
-                changed: effect.assetsChanged
-            )
+            return (effect, id, direction)
         }
     }
 }
@@ -370,14 +363,8 @@ func outboxMessages(_ effects: [DecidedJob], _ ends: [JobEnd]) -> [OutboxMessage
         }
         if effect.assetsChanged > 0 || effect.assetsPending {
             let direction: AssetDirection = effect.verdict.action == .demote ? .freeze : .unfreeze
-            messages.append(
-                .assetsChanged(
-                    of: effect.job.userKey,
-                    topic: direction.topic,
-                    count: effect.assetsChanged,
-                    more: effect.assetsPending
-                )
-            )
+            let (key, count) = (effect.job.userKey, effect.assetsChanged)
+            messages.append(.assetsChanged(of: key, topic: direction.topic, count: count, more: effect.assetsPending))
         }
     }
     return messages + ends.filter { $0.kind == .restore }.map { .restoreFinished($0) }

@@ -72,6 +72,4 @@ package struct ApplyReport: Sendable {
     package var enqueued = false
 
     package enum Halt: String, Sendable { case paused, leaseLost = "lease_lost" }
-
-    init(postponed: [ReadJob] = []) { self.postponed = postponed }
 }

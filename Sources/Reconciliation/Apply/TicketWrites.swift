@@ -6,18 +6,13 @@ import Queue
 
 /// Opens and touches tickets in the transaction of their verdict.
 enum TicketWrites {
-
     /// Opens each ticket, or touches the open one of the same claimant and purchase: the unique index decides.
     ///
     /// One that was refused in the last 90 days is touched in place of a new one: it is opened again where the evidence,
     /// which is collected again, is another.
     ///
-    /// - Parameters:
-    ///   - wanted: what the verdicts ask for.
-    ///   - tells: whether others hear of new ones.
-    ///   - connection: the verdicts' transaction.
-    /// - Returns: the id of the most telling ticket that the claimant may see, by claimant.
-    /// - Throws: `PostgresError`.
+    /// `tells`: whether new ones are published in the outbox. Returns the id of the most telling ticket that the claimant may
+    /// see, by claimant.
     static func open(
         _ wanted: [WantedTicket],
         tells: Bool,
@@ -113,9 +108,8 @@ enum TicketWrites {
         return visible
     }
 
-    /// Counts a purchase that RevenueCat moves to and fro in one ticket, whichever of its owners is its claimant.
-    ///
-    /// - Returns: the tickets that remain to be opened.
+    /// Counts a purchase that RevenueCat moves to and fro in one ticket, whichever of its owners is its claimant; returns the
+    /// tickets that remain to be opened.
     private static func touchMoves(_ tickets: [WantedTicket], on connection: PostgresConnection) async throws
         -> [WantedTicket]
     {

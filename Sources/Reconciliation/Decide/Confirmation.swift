@@ -11,11 +11,7 @@ import Queue
 enum Confirmation {
     /// A digest of what a decision and its reading would say in the records, except who asked, when, and what changed by it.
     ///
-    /// - Parameters:
-    ///   - effect: the verdict.
-    ///   - rows: what its reading observed.
-    ///   - isObserving: whether nothing is written but records.
-    /// - Returns: equal digests for what is equal.
+    /// `isObserving`: whether nothing is written but records.
     static func fingerprint(of effect: DecidedJob, rows: [ObservedRow], isObserving: Bool) -> UUID {
         var words = Words()
         words.add(effect.verdict.rule.rawValue)
@@ -59,9 +55,6 @@ enum Confirmation {
     /// Whether a verdict can be counted as a confirmation of the newest decision.
     ///
     /// An old decision is written again, so that no record rests on one that is over a year old.
-    ///
-    /// - Parameter effect: the verdict, with its fingerprint.
-    /// - Returns: whether it is counted, and not written.
     static func confirms(_ effect: DecidedJob) -> Bool {
         guard let facts = effect.facts, facts.fingerprint != nil, facts.fingerprint == effect.fingerprint,
             !facts.isDecisionOld
@@ -74,13 +67,7 @@ enum Confirmation {
 
     /// Numbers for confirmations, and the decisions that they confirm.
     ///
-    /// The users' rows are locked, so that no newer decision comes between.
-    ///
-    /// - Parameters:
-    ///   - effects: those that confirm; a user without decisions gets no number.
-    ///   - connection: the transaction that writes them.
-    /// - Returns: by user key.
-    /// - Throws: `PostgresError`.
+    /// The users' rows are locked, so that no newer decision comes between. A user without decisions gets no number.
     static func numbers(
         of effects: [DecidedJob],
         on connection: PostgresConnection

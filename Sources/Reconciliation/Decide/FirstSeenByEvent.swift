@@ -7,14 +7,7 @@ enum FirstSeenByEvent {
     /// Of the submitted purchases that other users own: those that are known because an event named their owner, who has
     /// never restored.
     ///
-    /// Asked only if a user submits a proof of another user's purchase, which is rare.
-    ///
-    /// - Parameters:
-    ///   - jobs: with what was read for them.
-    ///   - holders: the ledger's rows by identifier.
-    ///   - connection: the verdicts' transaction.
-    /// - Returns: when each was first seen.
-    /// - Throws: `PostgresError`.
+    /// Asked only if a user submits a proof of another user's purchase, which is rare. Returns when each was first seen.
     static func purchases(
         shown jobs: [ReadJob],
         _ holders: [PurchaseIdentifierKey: Purchase],
@@ -48,8 +41,8 @@ enum FirstSeenByEvent {
         )
         var seen: [Int64: Instant] = [:]
         for row in rows {
-            let (id, at) = try row.decode(Int64.self, PostgresTimestamp.self)
-            seen[id] = Instant(at)
+            let (id, at) = try row.decode(Int64.self, Instant.self)
+            seen[id] = at
         }
         return seen
     }

@@ -7,17 +7,8 @@ import Queue
 enum HeldDemotions {
     /// Asks which demotions of a batch wait for their run, and which an operator has approved.
     ///
-    /// A user that an event names waits for no run.
-    ///
-    /// - Parameters:
-    ///   - decided: a batch's.
-    ///   - connection: the batch's.
-    /// - Returns: by the decision's place in the batch.
-    /// - Throws: `PostgresError`.
-    static func holds(
-        on decided: [DecidedJob],
-        _ connection: PostgresConnection
-    ) async throws -> [Int: RunLimit] {
+    /// A user that an event names waits for no run. Returns the limits by the decision's place in the batch.
+    static func holds(on decided: [DecidedJob], _ connection: PostgresConnection) async throws -> [Int: RunLimit] {
         let jobs = decided.filter(\.countsTowardBrake).map(\.job)
         guard !jobs.isEmpty else { return [:] }
         let rows = try await connection.query(

@@ -23,17 +23,9 @@ package final class Dequeuer: Service {
     private let isStopping = Mutex(false)
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - queue: where jobs wait.
-    ///   - reader: reads the stores for each job.
-    ///   - lease: under which jobs are dequeued.
-    ///   - jobs: gets the jobs.
-    ///   - dequeue: raised when jobs may be due.
-    ///   - slots: jobs that take a slot at once, at most; postponed jobs take none.
-    ///   - batch: jobs of one dequeue, at most.
-    ///   - limiter: who waits for the tokens of the store that every user is read from.
-    ///   - isIdle: whether nothing else is left to do; the service ends once nothing is. `nil`: it runs until shutdown.
-    ///   - logger: gets failures and the shutdown.
+    /// `slots`: jobs that take a slot at once, at most, which postponed jobs do not; `batch`: jobs of one dequeue, at most;
+    /// `limiter`: who waits for the tokens of the store that every user is read from; `isIdle`: whether nothing else is left to
+    /// do, which ends the service (`nil`: it runs until shutdown).
     package init(
         _ queue: JobQueue,
         reader: StoreReader,
@@ -111,9 +103,7 @@ package final class Dequeuer: Service {
         }
     }
 
-    /// Does a step that needs the lease.
-    ///
-    /// - Returns: `false`: nothing is left to do, and the worker is to end then.
+    /// Does a step that needs the lease; `false`: nothing is left to do, and the worker is to end then.
     private func work(_ step: DequeuePolicy.Step, _ epoch: Int32, _ reads: inout DiscardingTaskGroup) async -> Bool {
         do {
             switch step {
@@ -183,9 +173,7 @@ package final class Dequeuer: Service {
         return .ran
     }
 
-    /// Waits until a condition holds, at most for a time, or until a shutdown.
-    ///
-    /// - Returns: whether it holds.
+    /// Waits until a condition holds, at most for a time, or until a shutdown; returns whether it holds.
     private func waitUntil(within limit: Duration, _ condition: () -> Bool) async -> Bool {
         let deadline = ContinuousClock.now + limit
         while !condition() {

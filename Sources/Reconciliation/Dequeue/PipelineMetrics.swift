@@ -31,11 +31,11 @@ struct PipelineMetrics: Sendable {
             }
         )
         var ended: [Ended: Counter] = [:]
-        for kind in [JobKind.restore, .reconcile] {
+        for (kind, name) in [(JobKind.restore, "restore"), (.reconcile, "reconcile")] {
             for outcome in Outcome.allCases.map(\.rawValue) + ["canceled"] {
                 ended[Ended(kind: kind, outcome: outcome)] = Counter(
                     label: "entitlement_sync_jobs_ended_total",
-                    dimensions: [("kind", kind == .restore ? "restore" : "reconcile"), ("outcome", outcome)]
+                    dimensions: [("kind", name), ("outcome", outcome)]
                 )
             }
         }
@@ -69,12 +69,5 @@ struct PipelineMetrics: Sendable {
 
 extension JobLane {
     /// The name in metrics.
-    package var label: String {
-        switch self {
-        case .restore: "restore"
-        case .event: "event"
-        case .sweep: "sweep"
-        case .quarantine: "quarantine"
-        }
-    }
+    package var label: String { "\(self)" }
 }

@@ -23,10 +23,7 @@ package final class OutcomeNotifier: Service {
     private let state = Mutex(State())
     private let arrived = Signal()
 
-    /// - Parameters:
-    ///   - pool: sends notifications.
-    ///   - audience: callers that wait for restores in this process.
-    ///   - logger: gets failures.
+    /// `audience`: callers that wait for restores in this process.
     package init(pool: PostgresPool, audience: (any RestoreAudience)?, logger: Logger) {
         self.pool = pool
         self.audience = audience

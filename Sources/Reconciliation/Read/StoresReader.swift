@@ -5,8 +5,24 @@ package import Postgres
 import Queue
 package import ServiceLifecycle
 package import StoreClients
-import StoreEvents
+package import StoreEvents
 import Synchronization
+
+/// Asks the stores about a claimed job.
+package struct StoreReader: Sendable {
+    package var read: @Sendable (ClaimedJob) async -> Reading
+
+    /// Asks the stores who an event is about; `nil`: it is not known how.
+    package var resolve: (@Sendable (Inbox.Ask) async -> Inbox.Answer)?
+
+    package init(
+        read: @escaping @Sendable (ClaimedJob) async -> Reading,
+        resolve: (@Sendable (Inbox.Ask) async -> Inbox.Answer)? = nil
+    ) {
+        self.read = read
+        self.resolve = resolve
+    }
+}
 
 /// The reader over every store that is configured.
 ///
@@ -32,7 +48,7 @@ package final class StoresReader: Sendable {
             self.onside = onside
         }
 
-        /// The stores whose word is needed before anybody hears a no.
+        /// The stores whose word is needed before a no is an answer.
         package var asked: Set<Store> {
             var stores: Set<Store> = []
             if revenueCat != nil { stores.insert(.revenueCat) }
@@ -49,12 +65,8 @@ package final class StoresReader: Sendable {
     private let walk: AccountWalk?
     private let catalog = Mutex<(catalog: ProductCatalog, at: ContinuousClock.Instant)?>(nil)
 
-    /// - Parameters:
-    ///   - sources: the stores to ask.
-    ///   - accounts: how apps turn user ids into the ids they give to stores.
-    ///   - lookups: our records.
-    ///   - pool: where the index of those ids is; `nil`: only what is a user's by itself names one.
-    ///   - logger: hears of the walks that fill it.
+    /// `accounts`: how apps turn user ids into the ids they give to stores; `pool`: where the index of those ids is, which walks
+    /// fill (`nil`: only what is a user's by itself names one).
     package init(
         sources: Sources,
         accounts: AccountIDs = AccountIDs(),
@@ -161,21 +173,12 @@ package final class StoresReader: Sendable {
     }
 
     private func known(_ context: ReadContext) async throws(ReadFailure) -> [KnownPurchase] {
-        do {
-            return try await lookups.purchases(of: context.job.userKey)
-        } catch {
-            throw ReadFailure(records: error)
-        }
+        try await readRecords { try await lookups.purchases(of: context.job.userKey) }
     }
 
     private func eventPurchases(_ context: ReadContext) async throws(ReadFailure) -> [EventPurchase] {
-        do {
-            return try await lookups.eventPurchases(of: context.job.userKey).filter {
-                $0.environment != "sandbox" || context.job.sandboxAllowed
-            }
-        } catch {
-            throw ReadFailure(records: error)
-        }
+        try await readRecords { try await lookups.eventPurchases(of: context.job.userKey) }
+            .filter { $0.environment != "sandbox" || context.job.sandboxAllowed }
     }
 
     private func keys(_ known: [KnownPurchase]) -> Set<PurchaseIdentifierKey> {
@@ -235,13 +238,9 @@ package final class StoresReader: Sendable {
     /// apply transaction reads it again before it decides anything.
     private func currentCatalog() async throws(ReadFailure) -> ProductCatalog {
         if let known = catalog.withLock({ $0 }), known.at + .seconds(1) > .now { return known.catalog }
-        do {
-            let fresh = try await lookups.catalog()
-            catalog.withLock { $0 = (fresh, .now) }
-            return fresh
-        } catch {
-            throw ReadFailure(records: error)
-        }
+        let fresh = try await readRecords { try await lookups.catalog() }
+        catalog.withLock { $0 = (fresh, .now) }
+        return fresh
     }
 }
 
