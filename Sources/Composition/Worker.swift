@@ -179,7 +179,7 @@ package struct Worker: Service {
             apply.absenceKeeper(),
             Partitions(pool: pool, historyDays: settings.retention.historyDays).maintainer(logger: logger),
             RetentionCleaner(pool: pool, retention: settings.retention, logger: logger),
-            QueueCompactor(pool: pool).service(logger: logger),
+            queue.compactor(logger: logger),
             BrakeStore.subscriberCounter(pool, logger: logger),
             InvariantMonitor(pool: pool).service(logger: logger),
         ]

@@ -51,20 +51,9 @@ package struct UserLookups: Sendable {
         return try rows.map(KnownPurchase.init)
     }
 
-    /// A purchase that ends after the duration of its product.
-    package struct Pass: Sendable {
-        /// The product's key in the catalogue.
-        package var key: String
-        /// The buyer it adds up for: one buyer's passes do not lengthen another's.
-        package var account: String
-        package var boughtAt: Instant
-
-        package init(key: String, account: String, boughtAt: Instant) {
-            self.key = key
-            self.account = account
-            self.boughtAt = boughtAt
-        }
-    }
+    /// A purchase that ends after the duration of its product: the product's key in the catalogue, and the buyer it adds up for,
+    /// because one buyer's passes do not lengthen another's.
+    package typealias Pass = (key: String, account: String, boughtAt: Instant)
 
     /// Computes where passes end: overlapping ones add up, by entitlement.
     ///

@@ -17,19 +17,11 @@ package struct Leases: Sendable {
     ///
     /// The number is drawn at random. A sequence that lost its tail in a failover would give a number again, and the
     /// process that had it before would write under the other's lease.
-    ///
-    /// `lists`: the stores' lists that it can read. `mode`: how much it may write.
-    package func register(
-        host: String,
-        pid: Int32,
-        version: String,
-        lists: [String] = [],
-        mode: String? = nil
-    ) async throws(PostgresError) -> Int32 {
+    package func register(_ process: LeaseKeeper.Process) async throws(PostgresError) -> Int32 {
         let rows = try await pool.query(
             """
             INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, expires_at)
-            SELECT d.epoch, \(host), \(pid), \(version), \(lists), \(mode),
+            SELECT d.epoch, \(process.host), \(process.pid), \(process.version), \(process.lists), \(process.mode),
                    clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
               FROM (SELECT greatest(('x' || left(gen_random_uuid()::text, 8))::bit(32)::integer & 2147483647, 1) AS epoch
                       FROM generate_series(1, 8)) AS d

@@ -25,9 +25,7 @@ package struct DryRunResult: Sendable, Hashable {
         self.explanation = explanation
         self.error = error
     }
-}
 
-extension DryRunResult {
     init(_ effect: DecidedJob, isPaused: Bool) {
         let before = effect.user?.type
         self.init(outcome: effect.verdict.outcome.rawValue, explanation: effect.verdict.explanation)
@@ -62,6 +60,11 @@ extension Apply {
         package var postponed: Set<Int64> = []
         /// Everything is paused.
         package var isPaused = false
+
+        package init(answers: [Int64: Answer] = [:], postponed: Set<Int64> = []) {
+            self.answers = answers
+            self.postponed = postponed
+        }
     }
 
     /// Finds out what a job would come to now, with the brake as it stands.

@@ -77,9 +77,7 @@ extension Apply {
         var decisions: [Int64: Int64] = [:]
         let decided = plan.effects.filter { $0.confirmation == nil }
         if !decided.isEmpty {
-            requests.append(
-                DecisionWrites.insertDecisions(decided, mode: settings.decision.mode).then { decisions = $0 }
-            )
+            requests += [DecisionWrites.insertDecisions(decided, mode: settings.decision.mode).then { decisions = $0 }]
         }
         requests += DecisionWrites.updateUsers(plan.effects, isObserving: isObserving)
         let ends = plan.ends + plan.effects.map(end)
@@ -102,7 +100,7 @@ extension Apply {
             $0.then { findings = $0 }
         }
         if !isObserving, plan.effects.contains(where: { $0.newType != nil || $0.assetsChanged > 0 }) {
-            // What triggers of the host's tables leave until the commit.
+            // What triggers of the host's tables defer until the commit.
             requests.append(PostgresRequest(SessionSettings.plansOfServer))
         }
         try await connection.sendAndCommit(requests)
@@ -116,7 +114,7 @@ extension Apply {
         report.enqueued = passedOn > 0 || isAgain || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
-        report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
+        report.ended = ends
     }
 
     /// Makes users known that only the app's ids in purchases name, and queues reads of users whose purchases were found.

@@ -136,16 +136,14 @@ enum TicketWrites {
             ).map { try $0.decode(Int64.self) }
         )
         guard !touched.isEmpty else { return tickets }
-        try await connection.send(Alarms.raise([alarmOfMoves: detailOfMoves]))
+        let advice =
+            "RevenueCat moves purchases back and forth between accounts: set its restore behavior to \"Keep with original App User"
+            + " ID\" (project settings). The tickets of the kind external_transfer name the accounts."
+        try await connection.send(Alarms.raise(["owner_bounces": advice]))
         return tickets.filter {
             $0.request.kind != .externalTransfer || $0.request.purchase.map(touched.contains) != true
         }
     }
-
-    private static let alarmOfMoves = "owner_bounces"
-    private static let detailOfMoves =
-        "RevenueCat moves purchases back and forth between accounts: set its restore behavior to \"Keep with original App User"
-        + " ID\" (project settings). The tickets of the kind external_transfer name the accounts."
 
     /// Lets a claimant's case without a purchase become the case of the purchase that has been found by now.
     private static func name(_ found: [WantedTicket], on connection: PostgresConnection) async throws {

@@ -117,23 +117,13 @@ enum Confirmation {
 
         /// Adds the sentence that the same verdict has for a user who has the type already.
         mutating func add(restated sentence: String) {
-            let start = bytes.count
-            add(sentence)
-            let (became, stays) = (Array("became a subscriber".utf8), Array("stays a subscriber".utf8))
-            for place in start..<max(start, bytes.count - became.count + 1) where bytes[place] == became[0] {
-                guard bytes[place...].starts(with: became) else { continue }
-                bytes.replaceSubrange(place..<(place + became.count), with: stays)
-                // The length stands before the sentence.
-                bytes.replaceSubrange(
-                    start..<(start + 9),
-                    with: Self.length(sentence.utf8.count - became.count + stays.count)
-                )
-                return
+            var text = Array(sentence.utf8)
+            let became = Array("became a subscriber".utf8)
+            if let place = text.indices.first(where: { text[$0] == became[0] && text[$0...].starts(with: became) }) {
+                text.replaceSubrange(place..<(place + became.count), with: "stays a subscriber".utf8)
             }
-        }
-
-        private static func length(_ count: Int) -> [UInt8] {
-            [1] + withUnsafeBytes(of: Int64(count).littleEndian) { Array($0) }
+            add(Int64(text.count))
+            bytes += text
         }
 
         var digest: UUID {

@@ -32,7 +32,7 @@ struct Passes: Sendable {
                 // What one purchase gives at once does not add up.
                 let account = (item.accountID ?? "") + (nth == 0 ? "" : " \(nth)")
                 own.append(passes.count)
-                passes.append(UserLookups.Pass(key: key, account: account, boughtAt: boughtAt))
+                passes.append((key, account, boughtAt))
             }
             places.append(own)
         }
