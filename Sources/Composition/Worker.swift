@@ -156,8 +156,13 @@ package struct Worker: Service {
             logger: logger
         )
         var work: [(any Service)?] = [
-            AssetRuns(pool: pool, mode: settings.apply.decision.mode, tells: settings.apply.tells, logger: logger)
-                .service(wokenBy: signals.assets),
+            AssetRuns(
+                pool: pool,
+                mode: settings.apply.decision.mode,
+                publishes: settings.apply.publishes,
+                logger: logger
+            )
+            .service(wokenBy: signals.assets),
             acknowledger,
             InboxProcessor(
                 inbox,

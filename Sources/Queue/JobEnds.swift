@@ -31,22 +31,14 @@ package enum JobEnds {
     }
 
     /// A row that is this process's.
-    package struct Held: Sendable {
-        package var id: UUID?
-        package var cancel: Bool
-
-        package init(id: UUID?, cancel: Bool) {
-            self.id = id
-            self.cancel = cancel
-        }
-    }
+    package typealias Held = (id: UUID?, cancel: Bool)
 
     private static func held(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Held] {
         var found: [Int64: Held] = [:]
         found.reserveCapacity(rows.count)
         for row in rows {
             let (userKey, cancel, id) = try row.decode(Int64.self, Bool.self, UUID?.self)
-            found[userKey] = Held(id: id, cancel: cancel)
+            found[userKey] = (id, cancel)
         }
         return found
     }

@@ -48,7 +48,7 @@ extension JobQueue {
     ///
     /// Returns whether it did; false where it is small, where many jobs wait, where a transaction holds it, and in the
     /// minutes after a failed try.
-    func compact() async throws -> Bool {
+    package func compact() async throws -> Bool {
         try await pool.query("SELECT entitlement_sync.compact_queue()").first?.decode(Bool.self, at: 0) ?? false
     }
 }

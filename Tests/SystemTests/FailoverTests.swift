@@ -16,7 +16,9 @@ import UserRequests
             try await world.pool.query("DELETE FROM entitlement_sync.worker")
             try await world.pool.query("SELECT setval('entitlement_sync.worker_epoch', 1, false)")
             var taken: Set<Int32> = []
-            for pid in 1...200 { taken.insert(try await leases.register(.init(host: "new", pid: Int32(pid), version: "v"))) }
+            for pid in 1...200 {
+                taken.insert(try await leases.register(.init(host: "new", pid: Int32(pid), version: "v")))
+            }
             #expect(taken.count == 200 && !taken.contains(old))
             #expect(try await !leases.heartbeat(old))
             _ = try await world.restore("ann")

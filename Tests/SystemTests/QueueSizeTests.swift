@@ -86,7 +86,9 @@ struct QueueSizeTests {
                 """
             )
             if !preparation.isEmpty { try await world.pool.query(PostgresQuery(rawSQL: preparation)) }
-            let epoch = try await Leases(pool: pool, duration: .seconds(60)).register(.init(host: "h", pid: 1, version: "v"))
+            let epoch = try await Leases(pool: pool, duration: .seconds(60)).register(
+                .init(host: "h", pid: 1, version: "v")
+            )
             let queue = JobQueue(pool: pool)
             let read = """
                 SELECT pg_stat_get_tuples_returned('entitlement_sync.queue_due'::regclass)

@@ -149,7 +149,7 @@ extension World {
                 brake: setup.brake,
                 retry: setup.retry,
                 assetBatch: setup.assetBatch,
-                tells: setup.tells
+                publishes: setup.tells
             )
         )
         // All tests at once leave little time to each.

@@ -2,7 +2,6 @@ package import Logging
 import Metrics
 import Postgres
 import ServiceLifecycle
-import Synchronization
 
 /// Repeats a step until shutdown: at once while there is more to do, else after a pause.
 ///

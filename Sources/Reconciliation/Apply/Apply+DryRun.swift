@@ -138,7 +138,7 @@ extension Apply {
         var scene = try await scene(of: batch, epoch: epoch, on: connection)
         scene.isDryRun = true
         // As if they stood in the queue, and were ours.
-        for item in batch { scene.locked[item.job.userKey] = JobEnds.Held(id: item.job.id, cancel: false) }
+        for item in batch { scene.locked[item.job.userKey] = (item.job.id, false) }
         var report = ApplyReport()
         var plan = try await plan(batch, scene, epoch: epoch, limits: limits, report: &report, on: connection)
         try await predictAssets(&plan.effects, on: connection)

@@ -1,7 +1,6 @@
 import Entitlements
 import FoundationEssentials
 import Ledger
-import Logging
 import Postgres
 import Queue
 

@@ -1,7 +1,6 @@
 import Entitlements
 import FoundationEssentials
 import Ledger
-import Logging
 import Outbox
 import Postgres
 import Queue
@@ -93,7 +92,7 @@ extension Apply {
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
-        if settings.tells, !isObserving { requests += OutboxWrites.insert(outboxMessages(plan.effects, ends)) }
+        if settings.publishes, !isObserving { requests += OutboxWrites.insert(outboxMessages(plan.effects, ends)) }
         let awaited = plan.effects.filter { $0.job.kind == .restore && settings.wantsAnswer($0.job.id) }
         var findings: [UUID: RestoreFindings] = [:]
         requests += RestoreFindings.of(awaited.map(end), wanted: awaited.map(\.job.request.productIDs)).map {
@@ -214,7 +213,7 @@ extension Apply {
                 return WantedTicket(claimantKey: effect.job.userKey, jobID: effect.job.id, request: ticket)
             }
         }
-        let visible = try await TicketWrites.open(wanted + plan.tickets, tells: settings.tells, on: connection)
+        let visible = try await TicketWrites.open(wanted + plan.tickets, publishes: settings.publishes, on: connection)
         for index in plan.effects.indices where !plan.effects[index].verdict.tickets.isEmpty {
             plan.effects[index].ticketID = visible[plan.effects[index].job.userKey]
         }

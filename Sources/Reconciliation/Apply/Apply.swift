@@ -107,7 +107,7 @@ package struct Apply: Sendable {
             if let fault {
                 try await connection.send(Alarms.raise([AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]))
             }
-            if settings.tells, settings.decision.mode != .observe {
+            if settings.publishes, settings.decision.mode != .observe {
                 try await connection.send(OutboxWrites.insert(outboxMessages([], [dead])))
             }
             try await connection.sendAndCommit(JobEnds.finish([dead]) { passedOn = $0 })

@@ -15,7 +15,7 @@ package struct ApplySettings: Sendable {
     /// Whether sales that were granted are acknowledged to Google Play.
     package var acknowledges: Bool
     /// Whether changes are published in the outbox.
-    package var tells: Bool
+    package var publishes: Bool
     /// Whether a restore's answer is wanted in this process, beside the notification of its end.
     package var wantsAnswer: @Sendable (UUID) -> Bool = { _ in false }
 
@@ -25,9 +25,9 @@ package struct ApplySettings: Sendable {
         retry: RetryPolicy,
         assetBatch: Int = 1000,
         acknowledges: Bool = true,
-        tells: Bool = false
+        publishes: Bool = false
     ) {
-        self.tells = tells
+        self.publishes = publishes
         self.acknowledges = acknowledges
         self.decision = decision
         self.brake = brake

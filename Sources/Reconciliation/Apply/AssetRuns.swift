@@ -12,13 +12,13 @@ package import Queue
 package struct AssetRuns: Sendable {
     private let pool: PostgresPool
     private let mode: Mode
-    private let tells: Bool
+    private let publishes: Bool
     private let logger: Logger
 
-    /// `tells`: whether changes are published in the outbox.
-    package init(pool: PostgresPool, mode: Mode, tells: Bool = false, logger: Logger) {
+    /// `publishes`: whether changes are published in the outbox.
+    package init(pool: PostgresPool, mode: Mode, publishes: Bool = false, logger: Logger) {
         self.pool = pool
-        self.tells = tells
+        self.publishes = publishes
         self.mode = mode
         self.logger = logger
     }
@@ -146,7 +146,7 @@ package struct AssetRuns: Sendable {
                 VALUES (\(run.decisionID), \(Int32(clamping: progress.changed)))
                 """
             )
-            if tells {
+            if publishes {
                 let message = OutboxMessage.assetsChanged(
                     of: run.userKey,
                     topic: run.direction.topic,

@@ -173,13 +173,7 @@ enum DecisionWrites {
             RETURNING user_key, id
             """
         ) { rows in
-            var ids: [Int64: Int64] = [:]
-            ids.reserveCapacity(rows.count)
-            for row in rows {
-                let (userKey, id) = try row.decode(Int64.self, Int64.self)
-                ids[userKey] = id
-            }
-            return ids
+            Dictionary(try rows.map { try $0.decode(Int64.self, Int64.self) }) { $1 }
         }
     }
 

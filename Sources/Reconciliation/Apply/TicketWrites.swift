@@ -11,11 +11,11 @@ enum TicketWrites {
     /// One that was refused in the last 90 days is touched in place of a new one: it is opened again where the evidence,
     /// which is collected again, is another.
     ///
-    /// `tells`: whether new ones are published in the outbox. Returns the id of the most telling ticket that the claimant may
+    /// `publishes`: whether new ones are published in the outbox. Returns the id of the most telling ticket that the claimant may
     /// see, by claimant.
     static func open(
         _ wanted: [WantedTicket],
-        tells: Bool,
+        publishes: Bool,
         on connection: PostgresConnection
     ) async throws -> [Int64: Int64] {
         var seen: Set<[Int64]> = []
@@ -83,7 +83,7 @@ enum TicketWrites {
                 SELECT o.claimant_key, \(OutboxTopic.ticketOpened.rawValue),
                        jsonb_build_object('reference', entitlement_sync.reference_of('T', o.uid), 'kind', o.kind,
                                           'state', o.state, 'visible', o.visible, 'priority', o.priority)
-                  FROM opened AS o WHERE o.touches = 0 AND \(tells)
+                  FROM opened AS o WHERE o.touches = 0 AND \(publishes)
                  ORDER BY o.id
             ), touched AS (
                 SELECT o.*, w.job_id FROM (SELECT * FROM opened UNION ALL SELECT * FROM again) AS o

@@ -39,9 +39,8 @@ enum Confirmation {
         guard let item = row.observation else { return words.bytes }
         for word in [
             item.source.rawValue, item.kind.rawValue, item.store, item.environment, item.status.raw, item.ownership,
+            item.renewal, item.productID,
         ] { words.add(word) }
-        words.add(item.renewal)
-        words.add(item.productID)
         words.add(item.givesAccess.map { $0 ? 1 : 0 })
         words.add(item.periodStartsAt?.microseconds)
         words.add(item.periodEndsAt?.microseconds)

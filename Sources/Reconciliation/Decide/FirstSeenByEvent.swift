@@ -39,11 +39,6 @@ enum FirstSeenByEvent {
                                 WHERE q.user_key = p.owner_key AND q.restore_id IS NOT NULL)
             """
         )
-        var seen: [Int64: Instant] = [:]
-        for row in rows {
-            let (id, at) = try row.decode(Int64.self, Instant.self)
-            seen[id] = at
-        }
-        return seen
+        return Dictionary(try rows.map { try $0.decode(Int64.self, Instant.self) }) { $1 }
     }
 }

@@ -25,11 +25,10 @@ struct PipelineMetrics: Sendable {
     }
 
     private init() {
-        claimed = Dictionary(
-            uniqueKeysWithValues: JobLane.allCases.map {
-                ($0, Counter(label: "entitlement_sync_jobs_claimed_total", dimensions: [("lane", $0.label)]))
-            }
-        )
+        func counters<K>(_ label: String, _ dimension: String, _ keys: [K], _ name: (K) -> String) -> [K: Counter] {
+            Dictionary(keys.map { ($0, Counter(label: label, dimensions: [(dimension, name($0))])) }) { $1 }
+        }
+        claimed = counters("entitlement_sync_jobs_claimed_total", "lane", JobLane.allCases, \.label)
         var ended: [Ended: Counter] = [:]
         for (kind, name) in [(JobKind.restore, "restore"), (.reconcile, "reconcile")] {
             for outcome in Outcome.allCases.map(\.rawValue) + ["canceled"] {
@@ -40,11 +39,7 @@ struct PipelineMetrics: Sendable {
             }
         }
         self.ended = ended
-        unknownStatuses = Dictionary(
-            uniqueKeysWithValues: Store.allCases.map {
-                ($0, Counter(label: "entitlement_sync_unknown_statuses_total", dimensions: [("store", $0.rawValue)]))
-            }
-        )
+        unknownStatuses = counters("entitlement_sync_unknown_statuses_total", "store", Store.allCases, \.rawValue)
     }
 
     /// Counts store statuses that the rules do not know.

@@ -73,7 +73,7 @@ package struct CredentialCheck: Service {
         return customers.isEmpty ? true : isDenied ? false : nil
     }
 
-    /// A digest that tells nothing of the credentials; each value is written with its length.
+    /// A digest that reveals nothing of the credentials; each value is written with its length.
     private static func digest(of values: [String], salt: [UInt8]) -> [UInt8] {
         var code = HMAC<SHA256>(key: SymmetricKey(data: salt))
         for value in values {

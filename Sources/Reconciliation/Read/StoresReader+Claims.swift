@@ -1,7 +1,6 @@
 import Entitlements
 import Ledger
 import StoreClients
-import StoreEvents
 
 extension StoresReader {
     /// The most purchases of one restore that RevenueCat is asked about.

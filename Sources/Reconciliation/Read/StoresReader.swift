@@ -62,7 +62,8 @@ package final class StoresReader: Sendable {
     package let sources: Sources
     package let lookups: UserLookups
     let naming: OwnerNaming
-    private let walk: AccountWalk?
+    /// Fills the index by which reads find the user of an account id; `nil`: no store needs it.
+    package let accountWalk: (any Service)?
     private let catalog = Mutex<(catalog: ProductCatalog, at: ContinuousClock.Instant)?>(nil)
 
     /// `accounts`: how apps turn user ids into the ids they give to stores; `pool`: where the index of those ids is, which walks
@@ -80,10 +81,9 @@ package final class StoresReader: Sendable {
         let isNeeded = sources.appStore != nil || sources.googlePlay != nil
         let index = isNeeded ? pool.map { AccountIndex(pool: $0, fingerprint: accounts.fingerprint) } : nil
         naming = OwnerNaming(accounts: accounts, lookups: lookups, index: index)
-        if let index, let logger {
-            walk = AccountWalk(index: index, accounts: accounts, needed: naming.walkNeeded, logger: logger)
-        } else {
-            walk = nil
+        let needed = naming.walkNeeded
+        accountWalk = index.flatMap { index in
+            logger.map { AccountWalk(index: index, accounts: accounts, needed: needed, logger: $0) }
         }
     }
 
@@ -91,9 +91,6 @@ package final class StoresReader: Sendable {
     package var reader: StoreReader {
         StoreReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
     }
-
-    /// Fills the index by which reads find the user of an account id; `nil`: no store needs it.
-    package var accountWalk: (any Service)? { walk }
 
     /// The same for people who ask what a job would come to, and wait for it.
     package var dryRunReader: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }
