@@ -119,7 +119,9 @@ package final class Dequeuer: Service {
                 let began = ContinuousClock.now
                 let found = try await queue.claim(limits, upTo: total, for: epoch)
                 start(found, epoch, &reads)
-                report(found, limits, total, began)
+                let counts = Dictionary(grouping: found, by: \.lane).mapValues(\.count)
+                let load = load
+                policy.withLock { $0.dequeued(counts, of: limits, upTo: total, load: load, began: began, at: .now) }
                 if found.isEmpty, jobs.count == 0, let isIdle, try await isIdle() { return false }
             }
         } catch {
@@ -139,17 +141,6 @@ package final class Dequeuer: Service {
                 jobs.endReading(ReadJob(job: job, reading: reading), epoch: epoch)
             }
         }
-    }
-
-    private func report(
-        _ found: [ClaimedJob],
-        _ limits: [JobQueue.LaneLimit],
-        _ total: Int,
-        _ began: ContinuousClock.Instant
-    ) {
-        let counts = Dictionary(grouping: found, by: \.lane).mapValues(\.count)
-        let load = load
-        policy.withLock { $0.dequeued(counts, of: limits, upTo: total, load: load, began: began, at: .now) }
     }
 
     /// Runs a job whose workers kept dying, with no other job beside it that would end with it.

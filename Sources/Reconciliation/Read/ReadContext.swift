@@ -22,11 +22,7 @@ struct ReadContext: Sendable {
         self.catalog = catalog
         // An item whose access did not count must not keep the rest from being read again.
         readsAll = job.lastError != nil
-        lane =
-            switch job.kind {
-            case .restore: .restore
-            case .reconcile: job.lane == .event ? .event : .sweep
-            }
+        lane = job.kind == .restore ? .restore : job.lane == .event ? .event : .sweep
     }
 
     /// Whether an item with these keys may give access, so that the rest need not be asked for.

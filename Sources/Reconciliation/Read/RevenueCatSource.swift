@@ -24,9 +24,11 @@ package struct RevenueCatSource: Sendable {
     }
 
     /// Which of these ids are users of the host: other ones than `user`, which may have another spelling as well.
-    private static func others(_ ids: [String], than user: String, _ lookups: UserLookups) async throws -> Set<
-        ExactText
-    > {
+    private static func others(
+        _ ids: [String],
+        than user: String,
+        _ lookups: UserLookups
+    ) async throws -> Set<ExactText> {
         Set(try await lookups.spellings(ids).filter { !$0.value.isExactly(user) }.keys)
     }
 

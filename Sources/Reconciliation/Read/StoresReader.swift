@@ -197,7 +197,7 @@ package final class StoresReader: Sendable {
         let histories = proofs.values("onside_history")
         async let appStore = subjects.isEmpty ? nil : sources.appStore?.read(shown: subjects, context)
         async let googlePlay = tokens.isEmpty ? nil : sources.googlePlay?.read(shown: tokens, known: known, context)
-        async let onside = histories.isEmpty ? nil : sources.onside?.read(shown: histories, known: known, context)
+        async let onside = histories.isEmpty ? nil : sources.onside?.read(shown: histories, context)
         return await [appStore, googlePlay, onside].compactMap(\.self).filter { sources.asked.contains($0.store) }
     }
 
