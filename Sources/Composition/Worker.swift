@@ -141,8 +141,8 @@ package struct Worker: Service {
         }
         let beforeReads: [(any Service)?] = [
             keeper, notifier, exchange,
-            JobRescuer(leases, dequeue: dequeue, logger: logger),
-            listener.map { JobListener($0, dequeue: dequeue, logger: logger) },
+            leases.rescuer(dequeue: dequeue, logger: logger),
+            listener.map { dequeue.service($0, logger: logger) },
         ]
         let applier = Applier(
             apply,
@@ -156,11 +156,13 @@ package struct Worker: Service {
             logger: logger
         )
         var work: [(any Service)?] = [
-            AssetRunner(
-                AssetRuns(pool: pool, mode: settings.apply.decision.mode, tells: settings.apply.tells, logger: logger),
-                signal: signals.assets,
+            AssetRuns(
+                pool: pool,
+                mode: settings.apply.decision.mode,
+                publishes: settings.apply.publishes,
                 logger: logger
-            ),
+            )
+            .service(wokenBy: signals.assets),
             acknowledger,
             InboxProcessor(
                 inbox,
@@ -179,11 +181,11 @@ package struct Worker: Service {
             },
         ]
         let upkeep: [any Service] = [
-            AbsenceKeeper(apply, logger: logger),
-            PartitionMaintainer(Partitions(pool: pool, historyDays: settings.retention.historyDays), logger: logger),
+            apply.absenceKeeper(),
+            Partitions(pool: pool, historyDays: settings.retention.historyDays).maintainer(logger: logger),
             RetentionCleaner(pool: pool, retention: settings.retention, logger: logger),
-            QueueCompactor(pool: pool, logger: logger),
-            SubscriberCounter(pool: pool, logger: logger),
+            queue.compactor(logger: logger),
+            BrakeStore.subscriberCounter(pool, logger: logger),
             InvariantMonitor(pool: pool).service(logger: logger),
         ]
         if settings.readsRuns {

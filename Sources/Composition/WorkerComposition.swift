@@ -55,7 +55,7 @@ package struct WorkerComposition {
                 brake: config.brake,
                 retry: config.retry,
                 acknowledges: config.googlePlay?.acknowledges ?? false,
-                tells: sender != nil
+                publishes: sender != nil
             )
         )
         work.untilIdle = untilIdle

@@ -43,12 +43,7 @@ package final class AbsenceWatch: Sendable {
 
     /// Notes absences in the transaction of their batch.
     ///
-    /// - Parameters:
-    ///   - absences: of the batch.
-    ///   - known: what was counted before and in the batch.
-    ///   - connection: in the batch's transaction.
-    /// - Returns: the names of the alarms that were raised.
-    /// - Throws: `PostgresError`.
+    /// `known`: what was counted before and in the batch. Returns the names of the alarms that were raised.
     package func write(
         _ absences: Set<Absence>,
         known: [Store: Int64],

@@ -17,9 +17,7 @@ package struct AccountIndex: Sendable {
     private let pool: PostgresPool
     private let fingerprint: PostgresBytes
 
-    /// - Parameters:
-    ///   - pool: where the index is.
-    ///   - fingerprint: of the ways in which ids are derived; each configuration has its own walks.
+    /// `fingerprint`: of the ways in which ids are derived; each configuration has its own walks.
     package init(pool: PostgresPool, fingerprint: [UInt8]) {
         self.pool = pool
         self.fingerprint = PostgresBytes(fingerprint)
@@ -72,7 +70,7 @@ package struct AccountIndex: Sendable {
 
     /// Begins a walk where one is due and no other process is at it.
     ///
-    /// - Returns: whether a job waits for it; `nil`: none is begun.
+    /// Returns whether a job waits for it; `nil`: none is begun.
     package func beginWalk(_ holder: UUID) async throws -> Bool? {
         try await pool.query(
             """
@@ -89,9 +87,8 @@ package struct AccountIndex: Sendable {
         ).map { try $0.decode(String.self, at: 0) }
     }
 
-    /// Users who came lately: most buyers are new.
-    ///
-    /// - Returns: those who became known last, and those who were created last where the adapter can tell.
+    /// Users who came lately, because most buyers are new: those who became known last, and those who were created last where
+    /// the adapter can tell.
     package func newest(_ most: Int) async throws -> [String] {
         let known = try await pool.query(
             """
@@ -114,7 +111,7 @@ package struct AccountIndex: Sendable {
 
     /// Adds users to the index, and keeps the walk.
     ///
-    /// - Returns: whether a job waits; `nil`: the walk is another process's by now.
+    /// Returns whether a job waits; `nil`: the walk is another process's by now.
     package func add(_ roots: [(root: Int64, userID: String)], _ holder: UUID) async throws -> Bool? {
         try await pool.query(
             """

@@ -17,9 +17,7 @@ package struct AdapterFault: LoggedError, Hashable, Sendable, CustomStringConver
     package init(_ function: String, _ field: String, _ value: String? = nil, allowed: [String] = []) {
         self.function = function
         self.field = field
-        self.value = value.map { text in
-            String(text.prefix(40).map { $0.isNewline || $0 == "\t" ? " " : $0 })
-        }
+        self.value = value.map { text in String(text.prefix(40).map { $0.isNewline || $0 == "\t" ? " " : $0 }) }
         self.allowed = allowed
     }
 
@@ -28,6 +26,8 @@ package struct AdapterFault: LoggedError, Hashable, Sendable, CustomStringConver
         let allowed = allowed.isEmpty ? "no NULL" : allowed.joined(separator: ", ")
         return "the host adapter's function \(function) gave \(field) \(given) (allowed: \(allowed))"
     }
+
+    package var logMetadata: Logger.Metadata { ["error.code": "\(Self.alarm)", "error.message": "\(self)"] }
 
     /// The alarm's name.
     package static let alarm = "adapter_refused"
@@ -39,8 +39,6 @@ package struct AdapterFault: LoggedError, Hashable, Sendable, CustomStringConver
 
 extension User {
     /// Reads a user as a function of the adapter gives one.
-    ///
-    /// - Throws: `AdapterFault`.
     package init(_ id: String?, _ type: String?, _ status: String?, by function: String) throws(AdapterFault) {
         guard let id else { throw AdapterFault(function, "id") }
         guard let known = type.flatMap(UserType.init) else {
@@ -51,8 +49,4 @@ extension User {
         }
         self.init(id: id, type: known, status: state)
     }
-}
-
-extension AdapterFault {
-    package var logMetadata: Logger.Metadata { ["error.code": "\(Self.alarm)", "error.message": "\(self)"] }
 }

@@ -142,8 +142,8 @@ package enum LedgerReads {
         ) { rows in
             var grants: [Int64: (GrantState, Instant?)] = [:]
             for row in rows {
-                let (key, isActive, end) = try row.decode(Int64.self, Bool.self, PostgresTimestamp?.self)
-                grants[key] = (isActive ? .active : .past, end.map(Instant.init))
+                let (key, isActive, end) = try row.decode(Int64.self, Bool.self, Instant?.self)
+                grants[key] = (isActive ? .active : .past, end)
             }
             return grants
         }
@@ -161,8 +161,8 @@ package enum LedgerReads {
         ) { rows in
             var sandboxes: [ExactText: (SandboxState, Instant?)] = [:]
             for row in rows {
-                let (id, isAllowed, end) = try row.decode(String.self, Bool.self, PostgresTimestamp?.self)
-                sandboxes[ExactText(id)] = (isAllowed ? .allowed : .past, end.map(Instant.init))
+                let (id, isAllowed, end) = try row.decode(String.self, Bool.self, Instant?.self)
+                sandboxes[ExactText(id)] = (isAllowed ? .allowed : .past, end)
             }
             return sandboxes
         }
@@ -269,11 +269,7 @@ package enum LedgerReads {
                FOR NO KEY UPDATE
             """
         ) { rows in
-            var purchases: [Int64: Purchase] = [:]
-            for row in rows {
-                let purchase = try decodePurchase(row)
-                purchases[purchase.id] = purchase
-            }
+            let purchases = Dictionary(try rows.map(decodePurchase).map { ($0.id, $0) }) { $1 }
             // A row that was merged into another between the two statements has lost its names.
             guard purchases.count == Set(ids.values).count else { throw LedgerRace() }
             return ids.compactMapValues { purchases[$0] }

@@ -24,17 +24,16 @@ package enum LedgerWrites {
     private static let account =
         "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = n.account"
 
+    /// The rows that say something of a purchase: its id, what they say, and the rows themselves.
+    private static func ofPurchases(_ rows: [ObservedRow]) -> (ids: [Int64], items: [Observation], rows: [ObservedRow])
+    {
+        let known = rows.filter { $0.purchaseID != nil && $0.observation != nil }
+        return (known.compactMap(\.purchaseID), known.compactMap(\.observation), known)
+    }
+
     /// Inserts new purchases.
     package static func insertPurchases(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
-        var ids: [Int64] = []
-        var items: [Observation] = []
-        var new: [ObservedRow] = []
-        for row in rows {
-            guard let id = row.purchaseID, let item = row.observation else { continue }
-            ids.append(id)
-            items.append(item)
-            new.append(row)
-        }
+        let (ids, items, new) = ofPurchases(rows)
         guard !new.isEmpty else { return [] }
         let query: PostgresQuery = """
             INSERT INTO entitlement_sync.purchase
@@ -95,15 +94,7 @@ package enum LedgerWrites {
 
     /// Brings purchases up to a newer observation; what is older than the row changes nothing.
     package static func updatePurchases(_ rows: [ObservedRow], catalog: ProductCatalog) -> [PostgresRequest<Void>] {
-        var ids: [Int64] = []
-        var items: [Observation] = []
-        var known: [ObservedRow] = []
-        for row in ObservedRow.prevailing(in: rows, by: \.purchaseID, catalog: catalog) {
-            guard let id = row.purchaseID, let item = row.observation else { continue }
-            ids.append(id)
-            items.append(item)
-            known.append(row)
-        }
+        let (ids, items, known) = ofPurchases(ObservedRow.prevailing(in: rows, by: \.purchaseID, catalog: catalog))
         guard !known.isEmpty else { return [] }
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p
@@ -149,18 +140,11 @@ package enum LedgerWrites {
 
     /// Records the user that the app's id in a purchase names: as the owner if no other user is named, else as a remark only.
     package static func noteAccounts(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
-        let named = rows.compactMap { row -> NamedAccount? in
+        typealias Named = (id: Int64, account: String, isOwner: Bool, isByAccount: Bool, at: Instant)
+        let named = rows.compactMap { row -> Named? in
             switch row.attribution {
-            case .contradicted(let purchase?, _, let account?):
-                NamedAccount(id: purchase, account: account, isOwner: false, isByAccount: true, at: row.askedAt)
-            case .foreign(let purchase?, nil, let account?):
-                NamedAccount(
-                    id: purchase,
-                    account: account,
-                    isOwner: true,
-                    isByAccount: row.isByAccount,
-                    at: row.askedAt
-                )
+            case .contradicted(let purchase?, _, let account?): (purchase, account, false, true, row.askedAt)
+            case .foreign(let purchase?, nil, let account?): (purchase, account, true, row.isByAccount, row.askedAt)
             default: nil
             }
         }
@@ -179,14 +163,6 @@ package enum LedgerWrites {
              WHERE p.id = n.id AND p.id = ANY (\(named.map(\.id))) AND u.user_id = ANY (\(named.map(\.account)))
             """
         return [PostgresRequest(query)]
-    }
-
-    private struct NamedAccount {
-        package var id: Int64
-        package var account: String
-        package var isOwner: Bool
-        package var isByAccount: Bool
-        package var at: Instant
     }
 
     /// Notes former owners: that RevenueCat names another owner is its word that their access is over.

@@ -3,6 +3,18 @@ import FoundationEssentials
 package import Postgres
 import Queue
 
+/// A purchase that an event names and that our records do not hold for a user, or hold as ended more than 61 days ago.
+///
+/// No proof: the store's answer names its owner.
+package struct EventPurchase: Sendable, Hashable {
+    package var store: String
+    /// The ledger's word; `nil` where the event did not say.
+    package var environment: String?
+    package var value: String
+    /// The event came within the hour: the store itself may not show the purchase yet.
+    package var isFresh: Bool
+}
+
 /// Small reads outside the apply transaction.
 package struct UserLookups: Sendable {
     let pool: PostgresPool
@@ -39,26 +51,13 @@ package struct UserLookups: Sendable {
         return try rows.map(KnownPurchase.init)
     }
 
-    /// A purchase that ends after the duration of its product.
-    package struct Pass: Sendable {
-        /// The product's key in the catalogue.
-        package var key: String
-        /// The buyer it adds up for: one buyer's passes do not lengthen another's.
-        package var account: String
-        package var boughtAt: Instant
-
-        package init(key: String, account: String, boughtAt: Instant) {
-            self.key = key
-            self.account = account
-            self.boughtAt = boughtAt
-        }
-    }
+    /// A purchase that ends after the duration of its product: the product's key in the catalogue, and the buyer it adds up for,
+    /// because one buyer's passes do not lengthen another's.
+    package typealias Pass = (key: String, account: String, boughtAt: Instant)
 
     /// Computes where passes end: overlapping ones add up, by entitlement.
     ///
-    /// - Parameter passes: of one customer of a store.
-    /// - Returns: by place the end; `nil` where the product has no row or no duration.
-    /// - Throws: `PostgresError`.
+    /// `passes`: of one customer of a store. Returns the end by place; `nil` where the product has no row or no duration.
     package func ends(of passes: [Pass]) async throws -> [Instant?] {
         guard !passes.isEmpty else { return [] }
         let rows = try await pool.query(
@@ -88,8 +87,8 @@ package struct UserLookups: Sendable {
         )
         var ends = [Instant?](repeating: nil, count: passes.count)
         for row in rows {
-            let (place, end) = try row.decode(Int64.self, PostgresTimestamp.self)
-            ends[Int(place) - 1] = Instant(end)
+            let (place, end) = try row.decode(Int64.self, Instant.self)
+            ends[Int(place) - 1] = end
         }
         return ends
     }
@@ -97,5 +96,49 @@ package struct UserLookups: Sendable {
     /// Which entitlements mean access now.
     package func catalog() async throws -> ProductCatalog {
         try await pool.withConnection { connection in try await LedgerReads.catalog(on: connection) }
+    }
+
+    /// The most purchases of events that one reading asks for.
+    private static let mostEventPurchases: Int64 = 20
+
+    /// Purchases that a user's events of the last week named and whose stores still have to be asked; and
+    /// those of the same store account that give the user access while they have no owner.
+    package func eventPurchases(of userKey: Int64) async throws -> [EventPurchase] {
+        let rows = try await pool.query(
+            """
+            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour') AS is_fresh, max(i.received_at) AS event_at
+              FROM entitlement_sync.inbox AS i
+             CROSS JOIN LATERAL jsonb_to_recordset(i.about -> 'purchases')
+                     AS n(store text, environment text, value text)
+             WHERE i.user_keys @> ARRAY[\(userKey)]::bigint[] AND i.about IS NOT NULL AND i.state = 'done'
+               AND i.received_at > now() - interval '7 days'
+               AND NOT EXISTS (
+                       SELECT 1 FROM entitlement_sync.purchase_identifier AS x
+                         JOIN entitlement_sync.purchase AS f ON f.id = x.purchase_id
+                         JOIN entitlement_sync.purchase AS p ON p.id = coalesce(f.merged_into, f.id)
+                        WHERE x.store = n.store AND x.value = n.value
+                          AND x.environment = coalesce(n.environment, x.environment) AND p.owner_key IS NOT NULL
+                          AND coalesce(p.period_ends_at, 'infinity') > now() - interval '61 days')
+             GROUP BY n.store, n.environment, n.value
+            UNION ALL
+            -- What gives the user access without being the user's is asked about until its store says that it is over.
+            SELECT p.store, p.environment, p.lookup_id, false, max(p.observed_at)
+              FROM entitlement_sync.observation AS o
+              JOIN entitlement_sync.purchase AS f ON f.id = o.purchase_id
+              JOIN entitlement_sync.purchase AS p ON p.id = coalesce(f.merged_into, f.id)
+             WHERE o.user_key = \(userKey) AND o.attribution = 'same_account'
+               AND p.owner_key IS NULL AND p.gives_access AND p.lookup_id IS NOT NULL
+             GROUP BY p.id
+             ORDER BY event_at DESC, 3 LIMIT \(Self.mostEventPurchases)
+            """
+        )
+        return try rows.map { row in
+            try EventPurchase(
+                store: row["store"],
+                environment: row["environment"],
+                value: row["value"],
+                isFresh: row["is_fresh"]
+            )
+        }
     }
 }

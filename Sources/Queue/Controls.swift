@@ -88,15 +88,7 @@ package struct Controls: Sendable {
             """
         )
         return try rows.map { row in
-            let (id, user, until, reason, by, active) = try row.decode(
-                Int64.self,
-                String.self,
-                String.self,
-                String.self,
-                String.self,
-                Bool.self
-            )
-            return GrantRow(id: id, userID: user, until: until, reason: reason, grantedBy: by, isActive: active)
+            try row.decode(into: GrantRow.init(id:userID:until:reason:grantedBy:isActive:))
         }
     }
 

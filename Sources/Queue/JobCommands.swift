@@ -35,14 +35,7 @@ package struct JobCommands: Sendable {
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (queued, running, delayed, dead, oldest) = try row.decode(
-            Int64.self,
-            Int64.self,
-            Int64.self,
-            Int64.self,
-            Double.self
-        )
-        return Stats(queued: queued, running: running, delayed: delayed, dead: dead, oldestSeconds: oldest)
+        return try row.decode(into: Stats.init(queued:running:delayed:dead:oldestSeconds:))
     }
 
     /// Puts a dead job back as if it were new: its attempts and its age count from now on; `false` when there is no such dead job, or the user has one queued already.
@@ -55,11 +48,7 @@ package struct JobCommands: Sendable {
 
     /// Cancels a queued job at once; a running one is asked to end before its effects are written.
     ///
-    /// - Parameters:
-    ///   - id: the job.
-    ///   - publish: what is to be written of a restore that ends here; the worker publishes the ends of those that run.
-    /// - Returns: what became of it.
-    /// - Throws: `PostgresError`; nothing has changed then.
+    /// `publish`: what is to be written of a restore that ends here; the worker publishes the ends of those that run.
     package func cancel(
         _ id: UUID,
         publish: @Sendable (JobEnd) -> [PostgresRequest<Void>] = { _ in [] }
@@ -67,24 +56,19 @@ package struct JobCommands: Sendable {
         try await pool.withTransaction { connection in
             let rows = try await connection.query(
                 """
-                SELECT q.user_key, q.active, q.owner IS NOT NULL, q.restore_attempt, q.reconcile_attempt,
+                SELECT q.user_key, q.active, q.owner IS NOT NULL AS is_owned, q.restore_attempt, q.reconcile_attempt,
                        CASE \(id) WHEN q.restore_id THEN 0 WHEN q.reconcile_id THEN 1
-                                  WHEN q.restore_next THEN 2 ELSE 3 END
+                                  WHEN q.restore_next THEN 2 ELSE 3 END AS slot
                   FROM entitlement_sync.queue AS q
                  WHERE q.restore_id = \(id) OR q.reconcile_id = \(id) OR q.restore_next = \(id) OR q.reconcile_next = \(id)
                    FOR UPDATE
                 """
             )
             guard let row = rows.first else { return .notFound }
-            let (userKey, active, owned, restoreAttempt, reconcileAttempt, slot) = try row.decode(
-                Int64.self,
-                Int16?.self,
-                Bool.self,
-                Int16.self,
-                Int16.self,
-                Int32.self
-            )
-            if owned, active == Int16(clamping: slot) {
+            let (userKey, isOwned, slot): (Int64, Bool, Int32) = try (row["user_key"], row["is_owned"], row["slot"])
+            let (active, restoreAttempt): (Int16?, Int16) = try (row["active"], row["restore_attempt"])
+            let reconcileAttempt: Int16 = try row["reconcile_attempt"]
+            if isOwned, active == Int16(clamping: slot) {
                 try await connection.query(
                     "UPDATE entitlement_sync.queue AS q SET cancel = true WHERE q.user_key = \(userKey)"
                 )

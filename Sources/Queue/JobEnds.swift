@@ -6,17 +6,9 @@ package import Postgres
 package enum JobEnds {
     /// Locks the rows of jobs that are still this process's; leaves out rows that another transaction has locked.
     ///
-    /// - Returns: by user key, the job that runs there, and whether its cancellation was asked for.
+    /// Answers by user key with the job that runs there, and whether its cancellation was asked for.
     package static func lock(_ userKeys: [Int64], epoch: Int32) -> PostgresRequest<[Int64: Held]> {
-        PostgresRequest(
-            """
-            SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
-              FROM entitlement_sync.queue AS q
-             WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
-               FOR UPDATE SKIP LOCKED
-            """,
-            read: held
-        )
+        PostgresRequest(rows(userKeys, epoch, "FOR UPDATE SKIP LOCKED"), read: held)
     }
 
     /// The rows that are still this process's although another transaction has locked them.
@@ -26,44 +18,34 @@ package enum JobEnds {
         on connection: PostgresConnection
     ) async throws(PostgresError) -> [Int64: Held] {
         guard !userKeys.isEmpty else { return [:] }
-        return try held(
-            await connection.query(
-                """
-                SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
-                  FROM entitlement_sync.queue AS q
-                 WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
-                """
-            )
-        )
+        return try held(await connection.query(rows(userKeys, epoch)))
+    }
+
+    private static func rows(_ userKeys: [Int64], _ epoch: Int32, _ locking: String = "") -> PostgresQuery {
+        """
+        SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
+          FROM entitlement_sync.queue AS q
+         WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
+           \(rawSQL: locking)
+        """
     }
 
     /// A row that is this process's.
-    package struct Held: Sendable {
-        package var id: UUID?
-        package var cancel: Bool
-
-        package init(id: UUID?, cancel: Bool) {
-            self.id = id
-            self.cancel = cancel
-        }
-    }
+    package typealias Held = (id: UUID?, cancel: Bool)
 
     private static func held(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Held] {
         var found: [Int64: Held] = [:]
         found.reserveCapacity(rows.count)
         for row in rows {
             let (userKey, cancel, id) = try row.decode(Int64.self, Bool.self, UUID?.self)
-            found[userKey] = Held(id: id, cancel: cancel)
+            found[userKey] = (id, cancel)
         }
         return found
     }
 
     /// Ends locked jobs, of which history gets a row each; what their users have queued beside them has its turn.
     ///
-    /// - Parameters:
-    ///   - ends: the jobs.
-    ///   - passedOn: gets the number of users who have another job queued.
-    /// - Returns: what to send, in order; nothing where nothing ends.
+    /// `passedOn` gets the number of users who have another job queued.
     package static func finish(
         _ ends: [JobEnd],
         passedOn: @escaping (Int) -> Void = { _ in }

@@ -4,7 +4,7 @@ package import Postgres
 
 /// Takes jobs from the queue and gives them back.
 ///
-/// Every statement is one round trip and set-based.
+/// Every statement is one round trip and set-based. The states of a row, and what changes them: `QueueRow` of the history tests.
 package struct JobQueue: Sendable {
     let pool: PostgresPool
     private let ignoresPause: Bool
@@ -31,10 +31,8 @@ package struct JobQueue: Sendable {
     /// One statement: rows are locked with `SKIP LOCKED`, so workers never wait for each other, and the lease of the
     /// process itself is held by a key-share lock, so that it can't be declared dead between its claim and the commit.
     ///
-    /// `limits`: the lanes in the order in which they are served.
-    /// `limit`: for all lanes together.
-    /// `epoch`: the process's lease.
-    /// Returns at most `limit` jobs; empty also when the lease has ended.
+    /// `limits`: the lanes in the order in which they are served; `limit`: for all lanes together. Empty also when the lease has
+    /// ended.
     package func claim(
         _ limits: [LaneLimit],
         upTo limit: Int,
@@ -154,8 +152,7 @@ package struct JobQueue: Sendable {
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.run AS r WHERE r.state IN ('reading', 'applying'))
             """
         )
-        guard let row = rows.first else { return false }
-        return try row.decode(Bool.self, at: 0)
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
     /// Whether a row waits to be run alone.
@@ -166,8 +163,7 @@ package struct JobQueue: Sendable {
                             WHERE q.lane = 9 AND q.due <= now() AND q.owner IS NULL)
             """
         )
-        guard let row = rows.first else { return false }
-        return try row.decode(Bool.self, at: 0)
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 }
 

@@ -1,3 +1,4 @@
+package import Logging
 package import Postgres
 
 /// The lead of one duty that a single process has at a time, whichever it is: a row with an end and a number.
@@ -15,16 +16,9 @@ package struct Leadership: Sendable {
     private let pool: PostgresPool
     package let duty: Duty
     private let holder: String
-    /// How long the lead lasts without being prolonged.
     package let duration: Duration
 
-    /// Describes a duty.
-    ///
-    /// - Parameters:
-    ///   - pool: where the row is.
-    ///   - duty: which.
-    ///   - holder: the process, for people.
-    ///   - duration: how long others wait before they take over from a silent leader.
+    /// `holder` names the process, for operators; others wait `duration` before they take over from a silent leader.
     package init(pool: PostgresPool, duty: Duty, holder: String, duration: Duration) {
         self.pool = pool
         self.duty = duty
@@ -32,11 +26,7 @@ package struct Leadership: Sendable {
         self.duration = duration
     }
 
-    /// Takes the lead, or prolongs it.
-    ///
-    /// - Parameter fence: the number under which this process led before.
-    /// - Returns: the number under which it leads now; `nil`: another process does.
-    /// - Throws: `PostgresError`.
+    /// Takes the lead, or prolongs it under the number that this process led with; `nil`: another process leads now.
     package func take(_ fence: Int64?) async throws(PostgresError) -> Int64? {
         let rows = try await pool.query(
             """
@@ -48,10 +38,53 @@ package struct Leadership: Sendable {
     }
 
     /// Gives the lead up for others to take at once.
-    ///
-    /// - Parameter fence: the number under which this process leads.
-    /// - Throws: `PostgresError`.
     package func stepDown(_ fence: Int64) async throws(PostgresError) {
         try await pool.query("SELECT entitlement_sync.step_down(\(duty.rawValue), \(fence))")
+    }
+
+    /// Repeats a step for as long as this process leads, and tries to lead for as long as it does not; until the task is
+    /// cancelled, then it steps down.
+    ///
+    /// `complaint` is what the log says of a step that failed; `step` acts under the number and returns how long to wait;
+    /// `onChange` is called when this process begins to lead, and when it no longer does.
+    package func whileLeading(
+        _ complaint: Logger.Message,
+        logger: Logger,
+        _ step: (Int64) async throws -> Duration,
+        onChange: (Bool) -> Void = { _ in }
+    ) async {
+        let clock = ContinuousClock()
+        let metadata: Logger.Metadata = ["lead": "\(duty.rawValue)"]
+        var fence: Int64?
+        var renewal = clock.now
+        while !Task.isCancelled {
+            var pause = duration / 4
+            do {
+                if clock.now >= renewal {
+                    let held = fence
+                    fence = try await take(held)
+                    renewal = clock.now + duration / 4
+                    if (fence == nil) != (held == nil) { onChange(fence != nil) }
+                    if let fence, fence != held {
+                        logger.info("leading", metadata: metadata.merging(["lead.fence": "\(fence)"]) { $1 })
+                    } else if fence == nil, held != nil {
+                        logger.warning("leadership was lost: another process leads", metadata: metadata)
+                    }
+                }
+                if let fence { pause = min(try await step(fence), pause) }
+            } catch {
+                guard !Task.isCancelled else { break }
+                logger.warning(complaint, metadata: metadata.merging(["error.code": "\(code(of: error))"]) { $1 })
+                pause = .seconds(1)
+            }
+            try? await Task.sleep(for: pause)
+        }
+        guard let fence else { return }
+        // A task of its own, because this one is cancelled.
+        await Task { try? await stepDown(fence) }.value
+    }
+
+    private func code(of error: any Error) -> String {
+        (error as? PostgresError).map { $0.sqlState ?? $0.code.rawValue } ?? "\(type(of: error))"
     }
 }

@@ -1,3 +1,5 @@
+package import Logging
+import Metrics
 package import Postgres
 
 /// The leases of worker processes: who is alive, by the database's clock.
@@ -15,19 +17,11 @@ package struct Leases: Sendable {
     ///
     /// The number is drawn at random. A sequence that lost its tail in a failover would give a number again, and the
     /// process that had it before would write under the other's lease.
-    ///
-    /// `lists`: the stores' lists that it can read. `mode`: how much it may write.
-    package func register(
-        host: String,
-        pid: Int32,
-        version: String,
-        lists: [String] = [],
-        mode: String? = nil
-    ) async throws(PostgresError) -> Int32 {
+    package func register(_ process: LeaseKeeper.Process) async throws(PostgresError) -> Int32 {
         let rows = try await pool.query(
             """
             INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, expires_at)
-            SELECT d.epoch, \(host), \(pid), \(version), \(lists), \(mode),
+            SELECT d.epoch, \(process.host), \(process.pid), \(process.version), \(process.lists), \(process.mode),
                    clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
               FROM (SELECT greatest(('x' || left(gen_random_uuid()::text, 8))::bit(32)::integer & 2147483647, 1) AS epoch
                       FROM generate_series(1, 8)) AS d
@@ -82,12 +76,24 @@ package struct Leases: Sendable {
         )
     }
 
+    /// Makes the jobs of dead workers available again.
+    package func rescuer(dequeue: DequeueSignal, logger: Logger) -> PeriodicService {
+        let rescued = Counter(label: "entitlement_sync_jobs_rescued_total")
+        return PeriodicService("job rescuer", .untilEnd, every: min(duration / 4, .seconds(2)), logger: logger) {
+            let jobs = try await rescue()
+            if jobs > 0 {
+                rescued.increment(by: jobs)
+                logger.warning("jobs of a dead worker were freed", metadata: ["jobs": "\(jobs)"])
+                dequeue.raise()
+            }
+            return .idle
+        }
+    }
+
     /// Frees the jobs of processes whose lease has ended, and counts the crash on each.
     ///
     /// The lease row is locked, so that no claim or write of that process is under way; its end forbids new ones. Jobs
-    /// that a host's transaction holds stay for the next time.
-    ///
-    /// - Returns: how many jobs were freed.
+    /// that a host's transaction holds stay for the next time. Returns how many jobs were freed.
     package func rescue() async throws -> Int {
         let expired = try await pool.query(
             "SELECT w.epoch FROM entitlement_sync.worker AS w WHERE w.expires_at <= clock_timestamp()"
@@ -100,8 +106,7 @@ package struct Leases: Sendable {
                  WHERE w.expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED
                 """
             )
-            var epochs: [Int32] = []
-            for row in dead { epochs.append(try row.decode(Int32.self, at: 0)) }
+            let epochs = try dead.map { try $0.decode(Int32.self, at: 0) }
             guard !epochs.isEmpty else { return 0 }
             let joins = JobEnds.joinsRestores("q")
             let freed = try await connection.query(

@@ -1,3 +1,4 @@
+package import Logging
 package import Postgres
 
 /// The partitions of jobs' requests and history, of decisions and of observations; the SQL is in partitions.sql.
@@ -14,13 +15,20 @@ package struct Partitions: Sendable {
     /// A missing partition within this many coming days raises an alarm.
     package static let daysAhead: Int32 = 14
 
+    /// Creates partitions ahead and drops those whose retention has passed.
+    package func maintainer(logger: Logger) -> PeriodicService {
+        // At first a worker works off what waits.
+        PeriodicService("partition maintainer", .upkeep, every: .seconds(300), after: .seconds(60), logger: logger) {
+            try await maintain() ? .after(.seconds(3600)) : .idle
+        }
+    }
+
     /// Makes the coming days' partitions and drops old ones.
     ///
     /// The tables are locked for some milliseconds, and not at all while an open transaction holds them. One process
     /// tries at a time; after a failed try none does for five minutes.
     ///
-    /// - Returns: whether it was done; false: another process has the turn, or it has to be tried again later.
-    /// - Throws: `PostgresError`.
+    /// Returns whether it was done; false: another process has the turn, or it has to be tried again later.
     package func maintain() async throws -> Bool {
         let mine = try await pool.query(
             """
@@ -33,7 +41,8 @@ package struct Partitions: Sendable {
         )
         guard mine.affected > 0 else { return false }
         var isDone = true
-        for table in try await parents() {
+        let tables = try await pool.query("SELECT t.name FROM entitlement_sync.partitioned_tables() AS t")
+        for table in try tables.map({ try $0.decode(String.self) }) {
             if try await !maintain(table) { isDone = false }
         }
         let missing = try await pool.query(Self.missing).first?.decode(Int64.self, at: 0) ?? 0
@@ -53,13 +62,7 @@ package struct Partitions: Sendable {
         return isDone
     }
 
-    private func parents() async throws -> [String] {
-        try await pool.query("SELECT t.name FROM entitlement_sync.partitioned_tables() AS t").map {
-            try $0.decode(String.self)
-        }
-    }
-
-    /// - Returns: false while an open transaction holds the table.
+    /// Returns false while an open transaction holds the table.
     private func maintain(_ table: String) async throws -> Bool {
         do {
             try await pool.query(

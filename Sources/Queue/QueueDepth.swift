@@ -1,4 +1,5 @@
 package import Entitlements
+package import Logging
 package import Postgres
 
 /// How many jobs of a lane are in a state, and how old the oldest is.
@@ -33,5 +34,21 @@ extension JobQueue {
             depths.append(QueueDepth(lane: lane, state: state, jobs: jobs, oldestSeconds: max(oldest, 0)))
         }
         return depths
+    }
+
+    /// Moves a queue that is full of dead row versions to new files.
+    package func compactor(logger: Logger) -> PeriodicService {
+        PeriodicService("queue compactor", .upkeep, every: .seconds(5), logger: logger) {
+            if try await compact() { logger.info("the queue was full of dead rows and has been moved") }
+            return .idle
+        }
+    }
+
+    /// Moves the queue where that is worth it.
+    ///
+    /// Returns whether it did; false where it is small, where many jobs wait, where a transaction holds it, and in the
+    /// minutes after a failed try.
+    package func compact() async throws -> Bool {
+        try await pool.query("SELECT entitlement_sync.compact_queue()").first?.decode(Bool.self, at: 0) ?? false
     }
 }

@@ -46,16 +46,18 @@ package struct DryRuns: Sendable {
         )
         var answers: [UUID: DryRunResult] = [:]
         for row in rows {
-            answers[try row.decode(UUID.self, at: 0)] = DryRunResult(
-                outcome: try row.decode(String?.self, at: 1),
-                rule: try row.decode(String?.self, at: 2),
-                explanation: try row.decode(String?.self, at: 3),
-                typeBefore: try row.decode(String?.self, at: 4),
-                typeAfter: try row.decode(String?.self, at: 5),
-                assets: Int(try row.decode(Int64.self, at: 6)),
-                error: try row.decode(String?.self, at: 7),
-                isPaused: try row.decode(Bool.self, at: 8)
+            let assets: Int64 = try row["assets"]
+            var answer = try DryRunResult(
+                outcome: row["outcome"],
+                explanation: row["explanation"],
+                error: row["error"]
             )
+            answer.rule = try row["rule"]
+            answer.typeBefore = try row["type_before"]
+            answer.typeAfter = try row["type_after"]
+            answer.assets = Int(assets)
+            answer.isPaused = try row["is_paused"]
+            answers[try row["id"]] = answer
         }
         return answers
     }

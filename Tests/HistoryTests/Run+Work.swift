@@ -152,7 +152,7 @@ extension Run {
         let holds = try await worker.leases.heartbeat(worker.epoch)
         try expect(holds == (model.leases[worker.epoch] == true), "a heartbeat was answered \(holds)")
         guard !holds else { return }
-        let epoch = try await worker.leases.register(host: side.rawValue, pid: 1, version: "test")
+        let epoch = try await worker.leases.register(.init(host: side.rawValue, pid: 1, version: "test"))
         model.leases[epoch] = true
         workers[side]?.epoch = epoch
     }

@@ -147,7 +147,7 @@ extension Run {
     mutating func start(_ side: Side) async throws {
         let pool = lane.pool(side)
         let leases = Leases(pool: pool, duration: .seconds(3600))
-        let epoch = try await leases.register(host: side.rawValue, pid: 1, version: "test")
+        let epoch = try await leases.register(.init(host: side.rawValue, pid: 1, version: "test"))
         model.leases[epoch] = true
         workers[side] = WorkerHands(
             epoch: epoch,

@@ -166,7 +166,7 @@ struct ClaimTests {
     }
 
     private func lease(_ leases: Leases) async throws -> Int32 {
-        try await leases.register(host: "test", pid: 1, version: "test")
+        try await leases.register(.init(host: "test", pid: 1, version: "test"))
     }
 
     private func key(_ user: String, _ world: World) async throws -> Int64 {

@@ -11,12 +11,14 @@ import UserRequests
         try await World.with { world in
             try await world.add("ann")
             let leases = Leases(pool: world.pool, duration: .seconds(60))
-            let old = try await leases.register(host: "old", pid: 1, version: "v")
+            let old = try await leases.register(.init(host: "old", pid: 1, version: "v"))
             // The row is lost, and whatever numbers are drawn from begins again.
             try await world.pool.query("DELETE FROM entitlement_sync.worker")
             try await world.pool.query("SELECT setval('entitlement_sync.worker_epoch', 1, false)")
             var taken: Set<Int32> = []
-            for pid in 1...200 { taken.insert(try await leases.register(host: "new", pid: Int32(pid), version: "v")) }
+            for pid in 1...200 {
+                taken.insert(try await leases.register(.init(host: "new", pid: Int32(pid), version: "v")))
+            }
             #expect(taken.count == 200 && !taken.contains(old))
             #expect(try await !leases.heartbeat(old))
             _ = try await world.restore("ann")

@@ -135,7 +135,9 @@ struct FlatCostTests {
         try await pool.query("DELETE FROM entitlement_sync.queue")
         let requests = Requests(pool: pool)
         let queue = JobQueue(pool: pool)
-        let epoch = try await Leases(pool: pool, duration: .seconds(60)).register(host: "h", pid: 1, version: "v")
+        let epoch = try await Leases(pool: pool, duration: .seconds(60)).register(
+            .init(host: "h", pid: 1, version: "v")
+        )
         let limits = [
             JobQueue.LaneLimit(lane: .restore, limit: 10), .init(lane: .event, limit: 10),
             .init(lane: .sweep, limit: 10),

@@ -122,7 +122,7 @@ struct PutBackTests {
             let running = try await world.restore("ann")
             let queue = JobQueue(pool: world.pool)
             let epoch = try await Leases(pool: world.pool, duration: .seconds(3600))
-                .register(host: "test", pid: 1, version: "test")
+                .register(.init(host: "test", pid: 1, version: "test"))
             let limits = [JobQueue.LaneLimit(lane: .restore, limit: 10)]
             #expect(try await queue.claim(limits, upTo: 1, for: epoch).map(\.id) == [running])
             #expect(try await world.commands.retry(old))

@@ -34,7 +34,7 @@ struct QueueSizeTests {
 
     @Test func `A queue full of dead rows is moved, and its living rows come along`() async throws {
         try await World.with { world in
-            let compactor = QueueCompactor(pool: world.pool, logger: .quiet)
+            let compactor = JobQueue(pool: world.pool)
             try await Self.fill(world, dead: 160_000, alive: 30)
             let before = try await Self.content(world)
             let large = try await Self.size(world)
@@ -86,7 +86,9 @@ struct QueueSizeTests {
                 """
             )
             if !preparation.isEmpty { try await world.pool.query(PostgresQuery(rawSQL: preparation)) }
-            let epoch = try await Leases(pool: pool, duration: .seconds(60)).register(host: "h", pid: 1, version: "v")
+            let epoch = try await Leases(pool: pool, duration: .seconds(60)).register(
+                .init(host: "h", pid: 1, version: "v")
+            )
             let queue = JobQueue(pool: pool)
             let read = """
                 SELECT pg_stat_get_tuples_returned('entitlement_sync.queue_due'::regclass)

@@ -149,11 +149,11 @@ extension World {
                 brake: setup.brake,
                 retry: setup.retry,
                 assetBatch: setup.assetBatch,
-                // All tests at once leave little time to each.
-                countLimit: .seconds(20),
-                tells: setup.tells
+                publishes: setup.tells
             )
         )
+        // All tests at once leave little time to each.
+        work.apply.countLimit = .seconds(20)
         work.drain = setup.drain
         work.untilIdle = setup.untilIdle
         work.readsRuns = setup.plans != nil

@@ -269,7 +269,7 @@ struct BenchDatabase: Sendable {
         let queue = JobQueue(pool: pool)
         let leases = Leases(pool: pool, duration: .seconds(60))
         try await tap(count, prefix: prefix)
-        let epoch = try await leases.register(host: "bench", pid: 0, version: "bench")
+        let epoch = try await leases.register(.init(host: "bench", pid: 0, version: "bench"))
         let limits = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.LaneLimit(lane: $0, limit: 500) }
         var (claimed, last) = (0, 0)
         let elapsed = try await ContinuousClock().measure {

@@ -53,12 +53,7 @@ package struct LeaseKeeper: Service {
     private let dequeue: DequeueSignal
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - leases: the records.
-    ///   - lease: gets the number.
-    ///   - process: what is on record of this process.
-    ///   - dequeue: raised once there is a lease.
-    ///   - logger: gets the changes.
+    /// `lease` gets the number; `dequeue` is raised once there is a lease.
     package init(_ leases: Leases, lease: WorkerLease, process: Process, dequeue: DequeueSignal, logger: Logger) {
         self.leases = leases
         self.lease = lease
@@ -69,14 +64,10 @@ package struct LeaseKeeper: Service {
 
     package func run() async {
         let interval = max(leases.duration / 5, .milliseconds(200))
-        await PeriodicService(
-            "lease keeper",
-            .untilEnd,
-            every: interval,
-            retryingAfter: min(interval, .milliseconds(500)),
-            logger: logger,
-            step: { try await step() }
-        ).run()
+        let retry = min(interval, .milliseconds(500))
+        await PeriodicService("lease keeper", .untilEnd, every: interval, retryingAfter: retry, logger: logger) {
+            try await step()
+        }.run()
     }
 
     /// Prolongs the lease, or registers.
@@ -87,13 +78,7 @@ package struct LeaseKeeper: Service {
             lease.lose(epoch)
             return .again
         }
-        let epoch = try await leases.register(
-            host: process.host,
-            pid: process.pid,
-            version: process.version,
-            lists: process.lists,
-            mode: process.mode
-        )
+        let epoch = try await leases.register(process)
         lease.begin(epoch)
         dequeue.raise()
         logger.info("working", metadata: ["worker.epoch": "\(epoch)"])

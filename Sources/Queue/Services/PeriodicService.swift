@@ -2,7 +2,6 @@ package import Logging
 import Metrics
 import Postgres
 import ServiceLifecycle
-import Synchronization
 
 /// Repeats a step until shutdown: at once while there is more to do, else after a pause.
 ///
@@ -33,7 +32,7 @@ package struct PeriodicService: Service {
         package static func again(ifAny count: Int) -> Next { count > 0 ? .again : .idle }
     }
 
-    private let name: String
+    let name: String
     private let kind: Kind
     private let interval: Duration
     private let longest: Duration
@@ -44,18 +43,10 @@ package struct PeriodicService: Service {
     private let failures: Counter
     private let step: @Sendable () async throws -> Next
 
-    /// Describes a service.
+    /// The name stands in logs and metrics, such as `outbox dispatcher`.
     ///
-    /// - Parameters:
-    ///   - name: names it in logs and metrics, such as `outbox dispatcher`.
-    ///   - kind: how it shares its process with others.
-    ///   - interval: the pause after an idle step.
-    ///   - longest: up to which the pause doubles; `nil`: it stays the same.
-    ///   - delay: the pause before the first step.
-    ///   - retry: the pause after a failed step; `nil`: the interval, at least half a second.
-    ///   - signal: ends a pause early.
-    ///   - logger: gets failures.
-    ///   - step: does what can be done now.
+    /// After an idle step `interval` passes, which doubles up to `longest`; before the first one `delay`; after a failed one
+    /// `retry`, by default the interval, at least half a second. `signal` ends a pause early.
     package init(
         _ name: String,
         _ kind: Kind = .work,

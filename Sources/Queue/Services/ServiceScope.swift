@@ -39,11 +39,7 @@ package final class ServiceScope: Sendable {
     }
 }
 
-/// Does the last of a service's work, although its task may be cancelled.
-///
-/// - Parameters:
-///   - limit: the time after which the work is cancelled.
-///   - work: what is left to do.
+/// Does the last of a service's work, although its task may be cancelled; after `limit` the work is cancelled.
 package func finish(within limit: Duration, _ work: @escaping @Sendable () async -> Void) async {
     // A task of its own, which the caller's cancellation does not reach; it is awaited here.
     await Task {
@@ -56,7 +52,7 @@ package func finish(within limit: Duration, _ work: @escaping @Sendable () async
     }.value
 }
 
-/// A service by the name of its type alone.
+/// A service by the name of its type alone, a periodic one by its own name.
 ///
 /// A service group writes its services into the log, and the description of a struct shows all that it holds, keys included.
 package struct NamedService: Service, CustomStringConvertible {
@@ -64,7 +60,7 @@ package struct NamedService: Service, CustomStringConvertible {
 
     package init(_ service: any Service) { self.service = service }
 
-    package var description: String { "\(type(of: service))" }
+    package var description: String { (service as? PeriodicService)?.name ?? "\(type(of: service))" }
 
     package func run() async throws { try await service.run() }
 }

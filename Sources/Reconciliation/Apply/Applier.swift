@@ -41,16 +41,8 @@ package final class Applier: Service {
     /// Limits the log lines of an alarm: a batch may raise it many times a second.
     private let alarms = LogThrottle<String>(every: .seconds(60))
 
-    /// - Parameters:
-    ///   - apply: writes a batch.
-    ///   - queue: takes jobs back.
-    ///   - lease: this process's; lost where a batch finds it ended.
-    ///   - jobs: the jobs that wait to be applied.
-    ///   - notifier: gets the ended jobs.
-    ///   - signals: raised for other services.
-    ///   - batch: jobs of one transaction, at most.
-    ///   - restoreTook: gets what each restore took in this process, the stores' answers left out.
-    ///   - logger: gets failures and alarms.
+    /// `batch`: jobs of one transaction, at most; `restoreTook` gets what each restore took in this process, the stores' answers
+    /// left out.
     package init(
         _ apply: Apply,
         queue: JobQueue,
@@ -127,7 +119,7 @@ package final class Applier: Service {
                 return []
             }
             PipelineMetrics.shared.batchSize.record(items.count)
-            PipelineMetrics.shared.applyTime.recordNanoseconds((clock.now - started).wholeNanoseconds)
+            PipelineMetrics.shared.applyTime.record(duration: clock.now - started)
             switch report.halted {
             case .leaseLost:
                 logger.warning("the lease has ended: its jobs are left to others", metadata: ["jobs": "\(items.count)"])
@@ -180,16 +172,14 @@ package final class Applier: Service {
                         "adapter.value": "\(fault.value ?? "NULL")", "job.id": "\(item.read.job.id)",
                     ]
                 )
-                return await bury(item, for: fault)
+                return await endAsDead(item, for: fault)
             }
             logger.error(
                 "a job's data is refused by the database",
                 metadata: errorMetadata(error).merging(["job.id": "\(item.read.job.id)"]) { _, new in new }
             )
             var failed = item
-            guard failed.read.reading.failure?.code != .refused else {
-                return await bury(failed)
-            }
+            guard failed.read.reading.failure?.code != .refused else { return await endAsDead(failed) }
             failed.read.reading = Reading(
                 coverage: .none,
                 askedAt: item.read.reading.askedAt,
@@ -202,15 +192,13 @@ package final class Applier: Service {
 
     private func halve(_ items: [InFlightJobs.Item], at clock: ContinuousClock) async -> [InFlightJobs.Item] {
         let middle = items.count / 2
-        let first = await settle(Array(items[..<middle]), at: clock)
-        let second = await settle(Array(items[middle...]), at: clock)
-        return first + second
+        return await settle(Array(items[..<middle]), at: clock) + settle(Array(items[middle...]), at: clock)
     }
 
     /// Ends a job that can't even be refused in the usual way, touching neither its user nor the ledger.
-    private func bury(_ item: InFlightJobs.Item, for fault: AdapterFault? = nil) async -> [InFlightJobs.Item] {
+    private func endAsDead(_ item: InFlightJobs.Item, for fault: AdapterFault? = nil) async -> [InFlightJobs.Item] {
         do {
-            if try await apply.bury(item.read.job, for: fault, epoch: item.epoch) { signals.dequeue.raise() }
+            if try await apply.endAsDead(item.read.job, for: fault, epoch: item.epoch) { signals.dequeue.raise() }
             if fault != nil { log([AdapterFault.alarm]) }
             return []
         } catch {
@@ -269,15 +257,8 @@ package final class Applier: Service {
             if item.postponements == 0, job.attempt == 0, job.crashes == 0 {
                 restoreTook(min(job.lateness, job.age) + (now - item.readAt))
             }
-            metrics.restoreTime.recordNanoseconds((job.age + (now - job.claimedTick)).wholeNanoseconds)
+            metrics.restoreTime.record(duration: job.age + (now - job.claimedTick))
         }
-    }
-}
-
-extension Duration {
-    fileprivate var wholeNanoseconds: Int64 {
-        let (seconds, attoseconds) = components
-        return seconds.multipliedReportingOverflow(by: 1_000_000_000).partialValue + attoseconds / 1_000_000_000
     }
 }
 

@@ -12,50 +12,29 @@ package struct DryRunResult: Sendable, Hashable {
     package var typeBefore: String?
     package var typeAfter: String?
     /// How many assets would be frozen or unfrozen.
-    package var assets: Int
+    package var assets = 0
     /// Why the stores gave no answer: the code of a `ReadFailure`.
     package var error: String?
     /// Everything is paused: the reconcile itself would wait until that is over.
-    package var isPaused: Bool
+    package var isPaused = false
     /// The end was announced before it came.
-    package var isAnnounced: Bool
+    package var isAnnounced = false
 
-    package init(
-        outcome: String? = nil,
-        rule: String? = nil,
-        explanation: String? = nil,
-        typeBefore: String? = nil,
-        typeAfter: String? = nil,
-        assets: Int = 0,
-        error: String? = nil,
-        isPaused: Bool = false,
-        isAnnounced: Bool = false
-    ) {
-        self.isAnnounced = isAnnounced
+    package init(outcome: String? = nil, explanation: String? = nil, error: String? = nil) {
         self.outcome = outcome
-        self.rule = rule
         self.explanation = explanation
-        self.typeBefore = typeBefore
-        self.typeAfter = typeAfter
-        self.assets = assets
         self.error = error
-        self.isPaused = isPaused
     }
-}
 
-extension DryRunResult {
     init(_ effect: DecidedJob, isPaused: Bool) {
         let before = effect.user?.type
-        self.init(
-            outcome: effect.verdict.outcome.rawValue,
-            rule: effect.verdict.rule.rawValue,
-            explanation: effect.verdict.explanation,
-            typeBefore: before?.rawValue,
-            typeAfter: (effect.newType ?? before)?.rawValue,
-            assets: effect.assetsChanged,
-            isPaused: isPaused,
-            isAnnounced: effect.verdict.action == .demote && effect.verdict.wasAnnounced
-        )
+        self.init(outcome: effect.verdict.outcome.rawValue, explanation: effect.verdict.explanation)
+        rule = effect.verdict.rule.rawValue
+        typeBefore = before?.rawValue
+        typeAfter = (effect.newType ?? before)?.rawValue
+        assets = effect.assetsChanged
+        self.isPaused = isPaused
+        isAnnounced = effect.verdict.action == .demote && effect.verdict.wasAnnounced
     }
 }
 
@@ -90,29 +69,22 @@ extension Apply {
 
     /// Finds out what a job would come to now, with the brake as it stands.
     ///
-    /// - Parameters:
-    ///   - item: a job that need not stand in the queue, with what the stores said for it.
-    ///   - epoch: this process's lease.
-    /// - Returns: `nil`: another transaction has locked the user's rows, or wrote them meanwhile.
-    /// - Throws: `PostgresError`.
+    /// The job need not stand in the queue. `nil`: another transaction has locked the user's rows, or wrote them meanwhile.
     package func performDryRun(_ item: ReadJob, epoch: Int32) async throws -> DryRunResult? {
         let dryRun = try await performDryRun([item], epoch: epoch, limits: true)
         let key = item.job.userKey
         if let answer = dryRun.answers[key] { return answer.predicted }
-        return dryRun.retries[key].map { DryRunResult(error: $0.error, isPaused: dryRun.isPaused) }
+        guard let retry = dryRun.retries[key] else { return nil }
+        var result = DryRunResult(error: retry.error)
+        result.isPaused = dryRun.isPaused
+        return result
     }
 
     /// Finds out what jobs would come to now.
     ///
     /// They are planned by what plans every batch, behind the same locks, in a transaction that is always undone: whatever
-    /// planning writes on its way is not there afterwards.
-    ///
-    /// - Parameters:
-    ///   - batch: jobs of different users that need not stand in the queue, with what the stores said for them.
-    ///   - epoch: this process's lease.
-    ///   - limits: whether runs and the brake hold back what they would.
-    /// - Returns: something for each of them.
-    /// - Throws: `PostgresError`.
+    /// planning writes on its way is not there afterwards. The jobs are of different users and need not stand in the queue; each
+    /// gets an answer, a retry, or is postponed. `limits`: whether runs and the brake hold back what they would.
     package func performDryRun(_ batch: [ReadJob], epoch: Int32, limits: Bool = false) async throws -> BatchDryRun {
         var free = batch
         var held: Set<Int64> = []
@@ -166,7 +138,7 @@ extension Apply {
         var scene = try await scene(of: batch, epoch: epoch, on: connection)
         scene.isDryRun = true
         // As if they stood in the queue, and were ours.
-        for item in batch { scene.locked[item.job.userKey] = JobEnds.Held(id: item.job.id, cancel: false) }
+        for item in batch { scene.locked[item.job.userKey] = (item.job.id, false) }
         var report = ApplyReport()
         var plan = try await plan(batch, scene, epoch: epoch, limits: limits, report: &report, on: connection)
         try await predictAssets(&plan.effects, on: connection)
@@ -181,9 +153,9 @@ extension Apply {
         }
         for retry in plan.retries { dryRun.retries[retry.userKey] = (retry.after, retry.attempt, retry.error) }
         for end in plan.ends {
-            dryRun.answers[end.userKey] = .init(
-                DryRunResult(outcome: Outcome.storeUnavailable.rawValue, error: end.lastError, isPaused: isPaused)
-            )
+            var predicted = DryRunResult(outcome: Outcome.storeUnavailable.rawValue, error: end.lastError)
+            predicted.isPaused = isPaused
+            dryRun.answers[end.userKey] = .init(predicted)
         }
         return dryRun
     }

@@ -1,7 +1,6 @@
 import Entitlements
 import FoundationEssentials
 import Ledger
-import Logging
 import Postgres
 import Queue
 
@@ -33,7 +32,7 @@ extension Apply {
         return identifiers
     }
 
-    /// The jobs of a batch that are still ours and whose rows we hold; the others are put off or lost.
+    /// The jobs of a batch that are still ours and whose rows we hold; the others are postponed or lost.
     private func ours(
         of batch: [ReadJob],
         in scene: Scene,
@@ -183,8 +182,7 @@ extension Apply {
     /// Queues the former owners of purchases that move.
     ///
     /// A host's open transaction may hold such an owner's row of the queue: its claimants are postponed, so that no transaction waits.
-    ///
-    /// - Returns: whether claimants were added to `postponed`.
+    /// Returns whether claimants were added to `postponed`.
     private func postpone(
         _ postponed: inout Set<Int64>,
         in plan: BatchPlan,

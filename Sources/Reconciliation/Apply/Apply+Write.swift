@@ -1,7 +1,6 @@
 import Entitlements
 import FoundationEssentials
 import Ledger
-import Logging
 import Outbox
 import Postgres
 import Queue
@@ -77,9 +76,7 @@ extension Apply {
         var decisions: [Int64: Int64] = [:]
         let decided = plan.effects.filter { $0.confirmation == nil }
         if !decided.isEmpty {
-            requests.append(
-                DecisionWrites.insertDecisions(decided, mode: settings.decision.mode).then { decisions = $0 }
-            )
+            requests += [DecisionWrites.insertDecisions(decided, mode: settings.decision.mode).then { decisions = $0 }]
         }
         requests += DecisionWrites.updateUsers(plan.effects, isObserving: isObserving)
         let ends = plan.ends + plan.effects.map(end)
@@ -95,14 +92,14 @@ extension Apply {
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
-        if settings.tells, !isObserving { requests += OutboxWrites.insert(outboxMessages(plan.effects, ends)) }
+        if settings.publishes, !isObserving { requests += OutboxWrites.insert(outboxMessages(plan.effects, ends)) }
         let awaited = plan.effects.filter { $0.job.kind == .restore && settings.wantsAnswer($0.job.id) }
         var findings: [UUID: RestoreFindings] = [:]
         requests += RestoreFindings.of(awaited.map(end), wanted: awaited.map(\.job.request.productIDs)).map {
             $0.then { findings = $0 }
         }
         if !isObserving, plan.effects.contains(where: { $0.newType != nil || $0.assetsChanged > 0 }) {
-            // What triggers of the host's tables put off until the commit.
+            // What triggers of the host's tables defer until the commit.
             requests.append(PostgresRequest(SessionSettings.plansOfServer))
         }
         try await connection.sendAndCommit(requests)
@@ -116,12 +113,13 @@ extension Apply {
         report.enqueued = passedOn > 0 || isAgain || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
-        report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
+        report.ended = ends
     }
 
     /// Makes users known that only the app's ids in purchases name, and queues reads of users whose purchases were found.
     ///
-    /// - Throws: `LockedByOthers` if another transaction has locked such a user's row of the queue: the job that submitted the purchase is postponed.
+    /// Throws `LockedByOthers` if another transaction has locked such a user's row of the queue: the job that submitted the
+    /// purchase is postponed.
     private func meetAccounts(_ plan: BatchPlan, on connection: PostgresConnection) async throws {
         let rows = plan.observed
         let accounts = rows.compactMap(\.account).sortedExactly
@@ -215,7 +213,7 @@ extension Apply {
                 return WantedTicket(ticket, for: effect.job)
             }
         }
-        let visible = try await TicketWrites.open(wanted + plan.tickets, tells: settings.tells, on: connection)
+        let visible = try await TicketWrites.open(wanted + plan.tickets, publishes: settings.publishes, on: connection)
         for index in plan.effects.indices where !plan.effects[index].verdict.tickets.isEmpty {
             plan.effects[index].ticketID = visible[plan.effects[index].job.userKey]
         }
@@ -284,11 +282,9 @@ extension Apply {
                 try await AssetProgress.respelled(progress, as: asked, on: $0)
             }
         }
-        for (_, indices) in directions {
-            for index in indices {
-                guard let done = effects[index].user.flatMap({ progress[ExactText($0.id)] }) else { continue }
-                effects[index].note(done)
-            }
+        for index in directions.flatMap(\.1) {
+            guard let done = effects[index].user.flatMap({ progress[ExactText($0.id)] }) else { continue }
+            effects[index].note(done)
         }
     }
 
@@ -345,13 +341,7 @@ extension Apply {
         effects.compactMap { effect in
             guard effect.assetsPending, let direction = direction(of: effect), let id = decisions[effect.job.userKey]
             else { return nil }
-            return NewAssetRun(
-                userKey: effect.job.userKey,
-                decisionID: id,
-                direction: direction,
-                cursor: effect.assetCursor,
-                changed: effect.assetsChanged
-            )
+            return (effect, id, direction)
         }
     }
 }
@@ -365,14 +355,8 @@ func outboxMessages(_ effects: [DecidedJob], _ ends: [JobEnd]) -> [OutboxMessage
         }
         if effect.assetsChanged > 0 || effect.assetsPending {
             let direction: AssetDirection = effect.verdict.action == .demote ? .freeze : .unfreeze
-            messages.append(
-                .assetsChanged(
-                    of: effect.job.userKey,
-                    topic: direction.topic,
-                    count: effect.assetsChanged,
-                    more: effect.assetsPending
-                )
-            )
+            let (key, count) = (effect.job.userKey, effect.assetsChanged)
+            messages.append(.assetsChanged(of: key, topic: direction.topic, count: count, more: effect.assetsPending))
         }
     }
     return messages + ends.filter { $0.kind == .restore }.map { .restoreFinished($0) }

@@ -4,7 +4,7 @@ package import Ledger
 package import Logging
 import Outbox
 package import Postgres
-import Queue
+package import Queue
 
 /// Makes verdicts true: the one transaction that locks, decides and writes a batch of jobs.
 ///
@@ -18,11 +18,7 @@ package struct Apply: Sendable {
     /// Counts what stores know and do not know.
     let absences = AbsenceWatch()
 
-    package init(
-        pool: PostgresPool,
-        settings: ApplySettings,
-        logger: Logger
-    ) {
+    package init(pool: PostgresPool, settings: ApplySettings, logger: Logger) {
         self.pool = pool
         self.settings = settings
         self.logger = logger
@@ -30,16 +26,13 @@ package struct Apply: Sendable {
 
     /// Applies a batch.
     ///
-    /// - Parameters:
-    ///   - batch: jobs of different users, leased under `epoch`.
-    ///   - epoch: this process's lease; nothing is written once it has ended.
-    /// - Returns: what became of each.
-    /// - Throws: `PostgresError`; only the jobs' rows show then whether the transaction took place.
+    /// The jobs are of different users, leased under `epoch`; nothing is written once that lease has ended. After an error only
+    /// the jobs' rows show whether the transaction took place.
     package func callAsFunction(_ batch: [ReadJob], epoch: Int32) async throws -> ApplyReport {
         var tries = 0
         var assetsApart = false
         var free = batch
-        var putOff: [ReadJob] = []
+        var postponed: [ReadJob] = []
         var respelled: Set<Int64> = []
         // Each time around, jobs leave the batch, or change once, or a bounded number of tries is used up.
         while true {
@@ -47,15 +40,15 @@ package struct Apply: Sendable {
                 var report = try await pool.withTransaction { connection in
                     try await attempt(free, epoch: epoch, assetsApart: assetsApart, on: connection)
                 }
-                report.postponed += putOff
+                report.postponed += postponed
                 return report
             } catch let held as LockedByOthers {
                 let waiting = free.filter { held.concerns($0) }
                 guard !waiting.isEmpty else {
                     logger.error("a batch makes no progress; its jobs wait", metadata: ["batch.jobs": "\(free.count)"])
-                    return ApplyReport(postponed: putOff + free)
+                    return ApplyReport(postponed: postponed + free)
                 }
-                putOff += waiting
+                postponed += waiting
                 free.removeAll { held.concerns($0) }
             } catch let other as SpelledOtherwise {
                 try await respell(&free, other.ids, known: &respelled)
@@ -74,6 +67,14 @@ package struct Apply: Sendable {
         }
     }
 
+    /// Writes down in how many answers stores knew their purchases, which this process has only counted.
+    package func absenceKeeper() -> PeriodicService {
+        PeriodicService("absence keeper", .upkeep, every: .seconds(5), logger: logger) {
+            try await keepAbsences()
+            return .idle
+        }
+    }
+
     /// Writes down in how many answers stores knew their purchases, and forgets absences that are over.
     package func keepAbsences() async throws {
         try await absences.flush(to: pool)
@@ -83,8 +84,8 @@ package struct Apply: Sendable {
     /// Ends a job as dead without touching its user: the last way out for data that the database refuses, and for what
     /// the host adapter gives of the user.
     ///
-    /// - Returns: whether another job of the user has its turn.
-    package func bury(_ job: ClaimedJob, for fault: AdapterFault? = nil, epoch: Int32) async throws -> Bool {
+    /// Returns whether another job of the user has its turn.
+    package func endAsDead(_ job: ClaimedJob, for fault: AdapterFault? = nil, epoch: Int32) async throws -> Bool {
         var passedOn = 0
         try await pool.withTransaction { connection in
             let (_, switches, held) = try await connection.send(
@@ -97,11 +98,9 @@ package struct Apply: Sendable {
             if job.kind == .restore { dead.messageKey = .unavailable }
             dead.lastError = (fault == nil ? ReadFailure.Code.refused : .adapterRefused).rawValue
             if let fault {
-                for request in Alarms.raise([AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]) {
-                    try await connection.send(request)
-                }
+                try await connection.send(Alarms.raise([AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]))
             }
-            if settings.tells, settings.decision.mode != .observe {
+            if settings.publishes, settings.decision.mode != .observe {
                 try await connection.send(OutboxWrites.insert(outboxMessages([], [dead])))
             }
             try await connection.sendAndCommit(JobEnds.finish([dead]) { passedOn = $0 })

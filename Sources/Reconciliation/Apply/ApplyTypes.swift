@@ -11,28 +11,24 @@ package struct ApplySettings: Sendable {
     /// Assets of one user that are changed beside the type; the rest goes on in runs.
     package var assetBatch: Int
     /// How long a batch that may demote waits for a count of the host's subscribers; after that housekeeping's has to do.
-    package var countLimit: Duration
+    package var countLimit = Duration.milliseconds(250)
     /// Whether sales that were granted are acknowledged to Google Play.
     package var acknowledges: Bool
     /// Whether changes are published in the outbox.
-    package var tells: Bool
+    package var publishes: Bool
     /// Whether a restore's answer is wanted in this process, beside the notification of its end.
-    package var wantsAnswer: @Sendable (UUID) -> Bool
+    package var wantsAnswer: @Sendable (UUID) -> Bool = { _ in false }
 
     package init(
         decision: DecisionSettings,
         brake: DemotionBrake,
         retry: RetryPolicy,
         assetBatch: Int = 1000,
-        countLimit: Duration = .milliseconds(250),
         acknowledges: Bool = true,
-        tells: Bool = false,
-        wantsAnswer: @escaping @Sendable (UUID) -> Bool = { _ in false }
+        publishes: Bool = false
     ) {
-        self.wantsAnswer = wantsAnswer
-        self.tells = tells
+        self.publishes = publishes
         self.acknowledges = acknowledges
-        self.countLimit = countLimit
         self.decision = decision
         self.brake = brake
         self.retry = retry
@@ -42,15 +38,8 @@ package struct ApplySettings: Sendable {
 
 /// What became of a batch.
 package struct ApplyReport: Sendable {
-    package struct Ended: Sendable {
-        package var id: UUID
-        package var kind: JobKind
-        package var state: JobEnd.State
-        package var outcome: Outcome?
-    }
-
     /// Jobs that ended, in no order.
-    package var ended: [Ended] = []
+    package var ended: [JobEnd] = []
     /// What callers of the restores among them are answered, where the settings want that.
     var answers: [RestoreAnswer] = []
     package var retried = 0
@@ -72,6 +61,4 @@ package struct ApplyReport: Sendable {
     package var enqueued = false
 
     package enum Halt: String, Sendable { case paused, leaseLost = "lease_lost" }
-
-    init(postponed: [ReadJob] = []) { self.postponed = postponed }
 }

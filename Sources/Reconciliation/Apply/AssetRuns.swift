@@ -3,7 +3,7 @@ import Ledger
 package import Logging
 import Outbox
 package import Postgres
-import Queue
+package import Queue
 
 /// Carries big asset sets on in batches, under the epoch of the user's last change of type.
 ///
@@ -12,15 +12,23 @@ import Queue
 package struct AssetRuns: Sendable {
     private let pool: PostgresPool
     private let mode: Mode
-    private let tells: Bool
+    private let publishes: Bool
     private let logger: Logger
 
-    /// Creates one; `tells`: others hear of what changes.
-    package init(pool: PostgresPool, mode: Mode, tells: Bool = false, logger: Logger) {
+    /// `publishes`: whether changes are published in the outbox.
+    package init(pool: PostgresPool, mode: Mode, publishes: Bool = false, logger: Logger) {
         self.pool = pool
-        self.tells = tells
+        self.publishes = publishes
         self.mode = mode
         self.logger = logger
+    }
+
+    /// Freezes and unfreezes assets that were too many for the transaction that decided on them; `signal` is raised when runs
+    /// begin.
+    package func service(wokenBy signal: Signal) -> PeriodicService {
+        PeriodicService("asset runner", every: .milliseconds(250), wokenBy: signal, logger: logger) {
+            try await step() ? .again : .idle
+        }
     }
 
     private struct Run {
@@ -36,9 +44,7 @@ package struct AssetRuns: Sendable {
         var isParked: Bool
     }
 
-    /// Does one batch of one due run.
-    ///
-    /// - Returns: whether there was anything to do; call again at once then.
+    /// Does one batch of one due run; returns whether there was anything to do, and then there may be more.
     package func step() async throws -> Bool {
         guard mode != .observe else { return false }
         var failure: (run: Run, error: PostgresError)?
@@ -140,7 +146,7 @@ package struct AssetRuns: Sendable {
                 VALUES (\(run.decisionID), \(Int32(clamping: progress.changed)))
                 """
             )
-            if tells {
+            if publishes {
                 let message = OutboxMessage.assetsChanged(
                     of: run.userKey,
                     topic: run.direction.topic,
@@ -204,14 +210,8 @@ package struct AssetRuns: Sendable {
                 """
             )
         }
-        try await connection.send(
-            Alarms.raise(
-                [
-                    "asset_refused":
-                        "The host's database refuses to change an asset: see asset_batch.failed, and mend it."
-                ]
-            )
-        )
+        let advice = "The host's database refuses to change an asset: see asset_batch.failed, and mend it."
+        try await connection.send(Alarms.raise(["asset_refused": advice]))
         // Others have their turn before the next one. Where no asset is left to step over twice in a row, it was none that was
         // refused, but the change as such: that is for an operator to mend.
         try await connection.query(

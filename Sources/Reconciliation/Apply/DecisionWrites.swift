@@ -33,7 +33,7 @@ enum DecisionWrites {
 
     /// Changes the first batch of assets of each user, in the order of the user's effect.
     ///
-    /// - Returns: by user id, how many changed, where the next batch begins, and whether there is one.
+    /// Answers by user id with how many changed, where the next batch begins, and whether there is one.
     static func changeAssets(
         _ direction: AssetDirection,
         of userIDs: [String],
@@ -49,12 +49,8 @@ enum DecisionWrites {
             var progress: [ExactText: AssetProgress] = [:]
             progress.reserveCapacity(rows.count)
             for row in rows {
-                let (userID, changed, cursor, more) = try row.decode(
-                    String?.self,
-                    Int64?.self,
-                    String?.self,
-                    Bool?.self
-                )
+                let (userID, changed): (String?, Int64?) = try (row["user_id"], row["changed"])
+                let (cursor, more): (String?, Bool?) = try (row["cursor"], row["more"])
                 guard let userID, let changed, let more else {
                     let field = userID == nil ? "user_id" : changed == nil ? "changed" : "more"
                     throw AdapterFault(direction.function, field)
@@ -177,13 +173,7 @@ enum DecisionWrites {
             RETURNING user_key, id
             """
         ) { rows in
-            var ids: [Int64: Int64] = [:]
-            ids.reserveCapacity(rows.count)
-            for row in rows {
-                let (userKey, id) = try row.decode(Int64.self, Int64.self)
-                ids[userKey] = id
-            }
-            return ids
+            Dictionary(try rows.map { try $0.decode(Int64.self, Int64.self) }) { $1 }
         }
     }
 
@@ -193,8 +183,8 @@ enum DecisionWrites {
         let query: PostgresQuery = """
             INSERT INTO entitlement_sync.asset_run AS r (user_key, epoch, decision_id, direction, cursor, changed)
             SELECT n.user_key, u.epoch, n.decision_id, n.direction, n.cursor, n.changed
-              FROM unnest(\(runs.map(\.userKey)), \(runs.map(\.decisionID)), \(runs.map(\.direction.rawValue)),
-                          \(runs.map(\.cursor)), \(runs.map { Int64($0.changed) }))
+              FROM unnest(\(runs.map(\.effect.job.userKey)), \(runs.map(\.decisionID)), \(runs.map(\.direction.rawValue)),
+                          \(runs.map(\.effect.assetCursor)), \(runs.map { Int64($0.effect.assetsChanged) }))
                    AS n(user_key, decision_id, direction, cursor, changed)
               JOIN entitlement_sync.user_sync AS u ON u.user_key = n.user_key
             ON CONFLICT (user_key) DO UPDATE
@@ -212,20 +202,10 @@ enum AssetDirection: String, Sendable {
     case unfreeze
 
     /// What is published of a change.
-    var topic: OutboxTopic {
-        switch self {
-        case .freeze: .assetsFrozen
-        case .unfreeze: .assetsUnfrozen
-        }
-    }
+    var topic: OutboxTopic { self == .freeze ? .assetsFrozen : .assetsUnfrozen }
 
     /// The adapter's function.
-    var function: String {
-        switch self {
-        case .freeze: "freeze_assets"
-        case .unfreeze: "unfreeze_assets"
-        }
-    }
+    var function: String { "\(rawValue)_assets" }
 }
 
 struct AssetProgress {
@@ -251,10 +231,5 @@ struct AssetProgress {
     }
 }
 
-struct NewAssetRun {
-    var userKey: Int64
-    var decisionID: Int64
-    var direction: AssetDirection
-    var cursor: String?
-    var changed: Int
-}
+/// What a verdict's assets are carried on by, beyond its first batch.
+typealias NewAssetRun = (effect: DecidedJob, decisionID: Int64, direction: AssetDirection)

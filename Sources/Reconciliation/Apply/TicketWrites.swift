@@ -6,21 +6,16 @@ import Queue
 
 /// Opens and touches tickets in the transaction of their verdict.
 enum TicketWrites {
-
     /// Opens each ticket, or touches the open one of the same claimant and purchase: the unique index decides.
     ///
     /// One that was refused in the last 90 days is touched in place of a new one: it is opened again where the evidence,
     /// which is collected again, is another.
     ///
-    /// - Parameters:
-    ///   - wanted: what the verdicts ask for.
-    ///   - tells: whether others hear of new ones.
-    ///   - connection: the verdicts' transaction.
-    /// - Returns: the id of the most telling ticket that the claimant may see, by claimant.
-    /// - Throws: `PostgresError`.
+    /// `publishes`: whether new ones are published in the outbox. Returns the id of the most telling ticket that the claimant may
+    /// see, by claimant.
     static func open(
         _ wanted: [WantedTicket],
-        tells: Bool,
+        publishes: Bool,
         on connection: PostgresConnection
     ) async throws -> [Int64: Int64] {
         var seen: Set<[Int64]> = []
@@ -88,7 +83,7 @@ enum TicketWrites {
                 SELECT o.claimant_key, \(OutboxTopic.ticketOpened.rawValue),
                        jsonb_build_object('reference', entitlement_sync.reference_of('T', o.uid), 'kind', o.kind,
                                           'state', o.state, 'visible', o.visible, 'priority', o.priority)
-                  FROM opened AS o WHERE o.touches = 0 AND \(tells)
+                  FROM opened AS o WHERE o.touches = 0 AND \(publishes)
                  ORDER BY o.id
             ), touched AS (
                 SELECT o.*, w.job_id FROM (SELECT * FROM opened UNION ALL SELECT * FROM again) AS o
@@ -113,9 +108,8 @@ enum TicketWrites {
         return visible
     }
 
-    /// Counts a purchase that RevenueCat moves to and fro in one ticket, whichever of its owners is its claimant.
-    ///
-    /// - Returns: the tickets that remain to be opened.
+    /// Counts a purchase that RevenueCat moves to and fro in one ticket, whichever of its owners is its claimant; returns the
+    /// tickets that remain to be opened.
     private static func touchMoves(_ tickets: [WantedTicket], on connection: PostgresConnection) async throws
         -> [WantedTicket]
     {
@@ -142,16 +136,14 @@ enum TicketWrites {
             ).map { try $0.decode(Int64.self) }
         )
         guard !touched.isEmpty else { return tickets }
-        try await connection.send(Alarms.raise([alarmOfMoves: detailOfMoves]))
+        let advice =
+            "RevenueCat moves purchases back and forth between accounts: set its restore behavior to \"Keep with original App User"
+            + " ID\" (project settings). The tickets of the kind external_transfer name the accounts."
+        try await connection.send(Alarms.raise(["owner_bounces": advice]))
         return tickets.filter {
             $0.request.kind != .externalTransfer || $0.request.purchase.map(touched.contains) != true
         }
     }
-
-    private static let alarmOfMoves = "owner_bounces"
-    private static let detailOfMoves =
-        "RevenueCat moves purchases back and forth between accounts: set its restore behavior to \"Keep with original App User"
-        + " ID\" (project settings). The tickets of the kind external_transfer name the accounts."
 
     /// Lets a claimant's case without a purchase become the case of the purchase that has been found by now.
     private static func name(_ found: [WantedTicket], on connection: PostgresConnection) async throws {

@@ -1,6 +1,8 @@
 import Entitlements
+import FoundationEssentials
+package import Logging
 package import Postgres
-import Queue
+package import Queue
 
 /// The demotion brake across all workers.
 package enum BrakeStore {
@@ -8,13 +10,8 @@ package enum BrakeStore {
     ///
     /// Locks the brake's row until the transaction ends, so that two workers never spend the same allowance.
     ///
-    /// - Parameters:
-    ///   - brake: the limits.
-    ///   - wanted: how many the batch would demote; if the known count allows them, the host's users are not counted.
-    ///   - limit: how long a count may take, to the millisecond.
-    ///   - connection: the batch's.
-    /// - Returns: how many of them may be written, and how many the whole day allows.
-    /// - Throws: `PostgresError`.
+    /// `wanted`: how many the batch would demote; if the known count allows them, the host's users are not counted. `limit`: how
+    /// long a count may take, to the millisecond. Returns how many of them may be written, and how many the whole day allows.
     static func allowance(
         _ brake: DemotionBrake,
         wanted: Int,
@@ -29,8 +26,7 @@ package enum BrakeStore {
         )
         guard let row = rows.first else { return (0, 0) }
         let (known, mayCount) = try row.decode(Int64.self, Bool.self)
-        let counted = try await connection.query(spent)
-        let used = try counted.first?.decode(Int64.self, at: 0) ?? 0
+        let used = try await connection.query(spent).first?.decode(Int64.self, at: 0) ?? 0
         let allowed = brake.limit(subscribers: known)
         let left = max(0, allowed - Int(used))
         guard left < wanted, mayCount, let now = try await count(for: limit, on: connection) else {
@@ -65,15 +61,11 @@ package enum BrakeStore {
          WHERE b.minute > statement_timestamp() - interval '1441 minutes'
         """
 
-    /// How many demotions of the last 24 hours count toward the limit.
     package static func spent(in pool: PostgresPool) async throws -> Int64 {
         try await pool.query(spent).first?.decode(Int64.self, at: 0) ?? 0
     }
 
-    /// Counts demotions that are written.
-    ///
-    /// - Parameter demotions: how many the batch writes that count; the brake's row is locked.
-    /// - Returns: what to send; nothing where none counts.
+    /// Counts demotions that the batch writes; the brake's row is locked.
     static func spend(_ demotions: Int) -> [PostgresRequest<Void>] {
         guard demotions > 0 else { return [] }
         return [
@@ -85,6 +77,31 @@ package enum BrakeStore {
                 """
             )
         ]
+    }
+
+    /// Counts the host's subscribers: the demotion brake allows a share of them to be demoted.
+    package static func subscriberCounter(_ pool: PostgresPool, logger: Logger) -> PeriodicService {
+        PeriodicService("subscriber counter", .upkeep, every: .seconds(60), logger: logger) {
+            try await countSubscribers(in: pool)
+            return .idle
+        }
+    }
+
+    /// Counts them, unless a worker did within five minutes.
+    ///
+    /// Outside of every other transaction: on a large host it takes a while.
+    static func countSubscribers(in pool: PostgresPool) async throws {
+        // Marked first, so that many workers do not count together.
+        let due = try await pool.query(
+            """
+            UPDATE entitlement_sync.brake AS b SET counted_at = now()
+             WHERE b.counted_at IS NULL OR b.counted_at < now() - interval '5 minutes'
+            """
+        )
+        guard due.affected > 0 else { return }
+        let now = try await pool.query("SELECT entitlement_sync_host.count_subscribers()").first
+        let subscribers = try await (now?.decode(Int64.self, at: 0) ?? 0) + spent(in: pool)
+        try await pool.withConnection { connection in try await note(subscribers, on: connection) }
     }
 
     /// Forgets minutes that no day counts any more, also by a clock that is days ahead.
@@ -100,5 +117,36 @@ package enum BrakeStore {
         try await connection.query(
             "UPDATE entitlement_sync.brake AS b SET subscribers = \(subscribers), counted_at = now()"
         )
+    }
+}
+
+/// What runs say of the demotions that they bring about.
+enum HeldDemotions {
+    /// Asks which demotions of a batch wait for their run, and which an operator has approved.
+    ///
+    /// A user that an event names waits for no run. Returns the limits by the decision's place in the batch.
+    static func holds(on decided: [DecidedJob], _ connection: PostgresConnection) async throws -> [Int: RunLimit] {
+        let jobs = decided.filter(\.countsTowardBrake).map(\.job)
+        guard !jobs.isEmpty else { return [:] }
+        let rows = try await connection.query(
+            "SELECT r.job, r.run_id, r.is_held, r.is_confirmed FROM entitlement_sync.runs_of(\(jobs.map(\.id)), \(jobs.map(\.userKey))) AS r"
+        )
+        var found: [UUID: (run: Int64, isHeld: Bool, isConfirmed: Bool)] = [:]
+        for row in rows {
+            let (job, run, isHeld, isConfirmed) = try row.decode(UUID.self, Int64.self, Bool.self, Bool.self)
+            // Two runs may have the user: an approval outranks what another run holds, and a hold outranks the rest.
+            if let known = found[job], known.isHeld || known.isConfirmed, !isConfirmed || isHeld { continue }
+            found[job] = (run, isHeld, isConfirmed)
+        }
+        var holds: [Int: RunLimit] = [:]
+        for (place, item) in decided.enumerated() {
+            guard let run = found[item.job.id] else { continue }
+            if run.isHeld {
+                if item.job.lane != .event { holds[place] = .held(run: run.run) }
+            } else if run.isConfirmed {
+                holds[place] = .approved
+            }
+        }
+        return holds
     }
 }

@@ -11,11 +11,7 @@ import Queue
 enum Confirmation {
     /// A digest of what a decision and its reading would say in the records, except who asked, when, and what changed by it.
     ///
-    /// - Parameters:
-    ///   - effect: the verdict.
-    ///   - rows: what its reading observed.
-    ///   - isObserving: whether nothing is written but records.
-    /// - Returns: equal digests for what is equal.
+    /// `isObserving`: whether nothing is written but records.
     static func fingerprint(of effect: DecidedJob, rows: [ObservedRow], isObserving: Bool) -> UUID {
         var words = Words()
         words.add(effect.verdict.rule.rawValue)
@@ -43,9 +39,8 @@ enum Confirmation {
         guard let item = row.observation else { return words.bytes }
         for word in [
             item.source.rawValue, item.kind.rawValue, item.store, item.environment, item.status.raw, item.ownership,
+            item.renewal, item.productID,
         ] { words.add(word) }
-        words.add(item.renewal)
-        words.add(item.productID)
         words.add(item.givesAccess.map { $0 ? 1 : 0 })
         words.add(item.periodStartsAt?.microseconds)
         words.add(item.periodEndsAt?.microseconds)
@@ -59,9 +54,6 @@ enum Confirmation {
     /// Whether a verdict can be counted as a confirmation of the newest decision.
     ///
     /// An old decision is written again, so that no record rests on one that is over a year old.
-    ///
-    /// - Parameter effect: the verdict, with its fingerprint.
-    /// - Returns: whether it is counted, and not written.
     static func confirms(_ effect: DecidedJob) -> Bool {
         guard let facts = effect.facts, facts.fingerprint != nil, facts.fingerprint == effect.fingerprint,
             !facts.isDecisionOld
@@ -74,13 +66,7 @@ enum Confirmation {
 
     /// Numbers for confirmations, and the decisions that they confirm.
     ///
-    /// The users' rows are locked, so that no newer decision comes between.
-    ///
-    /// - Parameters:
-    ///   - effects: those that confirm; a user without decisions gets no number.
-    ///   - connection: the transaction that writes them.
-    /// - Returns: by user key.
-    /// - Throws: `PostgresError`.
+    /// The users' rows are locked, so that no newer decision comes between. A user without decisions gets no number.
     static func numbers(
         of effects: [DecidedJob],
         on connection: PostgresConnection
@@ -130,23 +116,13 @@ enum Confirmation {
 
         /// Adds the sentence that the same verdict has for a user who has the type already.
         mutating func add(restated sentence: String) {
-            let start = bytes.count
-            add(sentence)
-            let (became, stays) = (Array("became a subscriber".utf8), Array("stays a subscriber".utf8))
-            for place in start..<max(start, bytes.count - became.count + 1) where bytes[place] == became[0] {
-                guard bytes[place...].starts(with: became) else { continue }
-                bytes.replaceSubrange(place..<(place + became.count), with: stays)
-                // The length stands before the sentence.
-                bytes.replaceSubrange(
-                    start..<(start + 9),
-                    with: Self.length(sentence.utf8.count - became.count + stays.count)
-                )
-                return
+            var text = Array(sentence.utf8)
+            let became = Array("became a subscriber".utf8)
+            if let place = text.indices.first(where: { text[$0] == became[0] && text[$0...].starts(with: became) }) {
+                text.replaceSubrange(place..<(place + became.count), with: "stays a subscriber".utf8)
             }
-        }
-
-        private static func length(_ count: Int) -> [UInt8] {
-            [1] + withUnsafeBytes(of: Int64(count).littleEndian) { Array($0) }
+            add(Int64(text.count))
+            bytes += text
         }
 
         var digest: UUID {

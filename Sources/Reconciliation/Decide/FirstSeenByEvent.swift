@@ -7,14 +7,7 @@ enum FirstSeenByEvent {
     /// Of the submitted purchases that other users own: those that are known because an event named their owner, who has
     /// never restored.
     ///
-    /// Asked only if a user submits a proof of another user's purchase, which is rare.
-    ///
-    /// - Parameters:
-    ///   - jobs: with what was read for them.
-    ///   - holders: the ledger's rows by identifier.
-    ///   - connection: the verdicts' transaction.
-    /// - Returns: when each was first seen.
-    /// - Throws: `PostgresError`.
+    /// Asked only if a user submits a proof of another user's purchase, which is rare. Returns when each was first seen.
     static func purchases(
         shown jobs: [ReadJob],
         _ holders: [PurchaseIdentifierKey: Purchase],
@@ -46,11 +39,6 @@ enum FirstSeenByEvent {
                                 WHERE q.user_key = p.owner_key AND q.restore_id IS NOT NULL)
             """
         )
-        var seen: [Int64: Instant] = [:]
-        for row in rows {
-            let (id, at) = try row.decode(Int64.self, PostgresTimestamp.self)
-            seen[id] = Instant(at)
-        }
-        return seen
+        return Dictionary(try rows.map { try $0.decode(Int64.self, Instant.self) }) { $1 }
     }
 }

@@ -32,9 +32,7 @@ struct RecordsAhead {
         for row in rows.joined() where max(row.observedAt, row.ownerSince) > now { purchases.insert(row.id) }
     }
 
-    /// Dates them to the present.
-    ///
-    /// - Returns: the users and purchases that were ahead.
+    /// Dates them to the present, and returns those that were ahead.
     func mend(on connection: PostgresConnection) async throws -> (users: Set<Int64>, purchases: Set<Int64>) {
         let keys = try await connection.query(
             """

@@ -99,10 +99,8 @@ struct DequeuePolicy {
     private var hadEvents = false
     private var hadBackground = false
 
-    /// - Parameters:
-    ///   - slots: jobs that take a slot at once, at most; postponed jobs take none.
-    ///   - batch: jobs of one dequeue, at most.
-    ///   - longestPoll: the longest pause between dequeues of an empty queue.
+    /// `slots`: jobs that take a slot at once, at most, which postponed jobs do not; `batch`: jobs of one dequeue, at most;
+    /// `longestPoll`: the longest pause between dequeues of an empty queue.
     init(slots: Int, batch: Int, longestPoll: Duration = .seconds(1)) {
         self.slots = slots
         self.batch = batch
@@ -144,12 +142,8 @@ struct DequeuePolicy {
         slots(isBesideRestores(at: now) ? share : Self.shareAlone)
     }
 
-    /// How long a service rests after background work that takes no slot.
-    ///
-    /// - Parameters:
-    ///   - work: what it took.
-    ///   - now: the moment.
-    /// - Returns: as long as it took, and up to four times as long while restores are slow; a second at most.
+    /// How long a service rests after background work that takes no slot: as long as the work took, and up to four times as long
+    /// while restores are slow; a second at most.
     func rest(after work: Duration, at now: ContinuousClock.Instant) -> Duration {
         min(work * (isBesideRestores(at: now) ? max(1, Self.shareAtFirst / share) : 1), .seconds(1))
     }
@@ -193,15 +187,7 @@ struct DequeuePolicy {
         return rounds % 8 == 7 ? limits.reversed() : limits
     }
 
-    /// Reports a dequeue.
-    ///
-    /// - Parameters:
-    ///   - counts: jobs by lane.
-    ///   - limits: what was asked for.
-    ///   - total: the limit of all lanes together.
-    ///   - load: what is held now, the jobs included.
-    ///   - began: the moment before the dequeue.
-    ///   - now: the moment after it.
+    /// Reports a dequeue, from `began` to `now`: jobs by lane, what was asked for, and what is held now, the jobs included.
     mutating func dequeued(
         _ counts: [JobLane: Int],
         of limits: [JobQueue.LaneLimit],

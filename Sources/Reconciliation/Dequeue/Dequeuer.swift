@@ -23,17 +23,9 @@ package final class Dequeuer: Service {
     private let isStopping = Mutex(false)
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - queue: where jobs wait.
-    ///   - reader: reads the stores for each job.
-    ///   - lease: under which jobs are dequeued.
-    ///   - jobs: gets the jobs.
-    ///   - dequeue: raised when jobs may be due.
-    ///   - slots: jobs that take a slot at once, at most; postponed jobs take none.
-    ///   - batch: jobs of one dequeue, at most.
-    ///   - limiter: who waits for the tokens of the store that every user is read from.
-    ///   - isIdle: whether nothing else is left to do; the service ends once nothing is. `nil`: it runs until shutdown.
-    ///   - logger: gets failures and the shutdown.
+    /// `slots`: jobs that take a slot at once, at most, which postponed jobs do not; `batch`: jobs of one dequeue, at most;
+    /// `limiter`: who waits for the tokens of the store that every user is read from; `isIdle`: whether nothing else is left to
+    /// do, which ends the service (`nil`: it runs until shutdown).
     package init(
         _ queue: JobQueue,
         reader: StoreReader,
@@ -111,9 +103,7 @@ package final class Dequeuer: Service {
         }
     }
 
-    /// Does a step that needs the lease.
-    ///
-    /// - Returns: `false`: nothing is left to do, and the worker is to end then.
+    /// Does a step that needs the lease; `false`: nothing is left to do, and the worker is to end then.
     private func work(_ step: DequeuePolicy.Step, _ epoch: Int32, _ reads: inout DiscardingTaskGroup) async -> Bool {
         do {
             switch step {
@@ -129,7 +119,9 @@ package final class Dequeuer: Service {
                 let began = ContinuousClock.now
                 let found = try await queue.claim(limits, upTo: total, for: epoch)
                 start(found, epoch, &reads)
-                report(found, limits, total, began)
+                let counts = Dictionary(grouping: found, by: \.lane).mapValues(\.count)
+                let load = load
+                policy.withLock { $0.dequeued(counts, of: limits, upTo: total, load: load, began: began, at: .now) }
                 if found.isEmpty, jobs.count == 0, let isIdle, try await isIdle() { return false }
             }
         } catch {
@@ -149,17 +141,6 @@ package final class Dequeuer: Service {
                 jobs.endReading(ReadJob(job: job, reading: reading), epoch: epoch)
             }
         }
-    }
-
-    private func report(
-        _ found: [ClaimedJob],
-        _ limits: [JobQueue.LaneLimit],
-        _ total: Int,
-        _ began: ContinuousClock.Instant
-    ) {
-        let counts = Dictionary(grouping: found, by: \.lane).mapValues(\.count)
-        let load = load
-        policy.withLock { $0.dequeued(counts, of: limits, upTo: total, load: load, began: began, at: .now) }
     }
 
     /// Runs a job whose workers kept dying, with no other job beside it that would end with it.
@@ -183,9 +164,7 @@ package final class Dequeuer: Service {
         return .ran
     }
 
-    /// Waits until a condition holds, at most for a time, or until a shutdown.
-    ///
-    /// - Returns: whether it holds.
+    /// Waits until a condition holds, at most for a time, or until a shutdown; returns whether it holds.
     private func waitUntil(within limit: Duration, _ condition: () -> Bool) async -> Bool {
         let deadline = ContinuousClock.now + limit
         while !condition() {

@@ -12,6 +12,11 @@ package final class InFlightJobs: Sendable {
         var readAt: ContinuousClock.Instant
         var notBefore: ContinuousClock.Instant?
         var postponements = 0
+
+        func isDue(at now: ContinuousClock.Instant) -> Bool { (notBefore ?? now) <= now }
+
+        /// Whether it is a background job, and was not postponed.
+        var isBackground: Bool { read.job.lane != .restore && postponements == 0 }
     }
 
     private struct State {
@@ -27,6 +32,7 @@ package final class InFlightJobs: Sendable {
         /// How many of them are background jobs that were not postponed before.
         var applyingBackground = 0
 
+        var count: Int { readingCount + waiting.count + applyingCount }
         /// Jobs that wait for a row locked by another transaction.
         var postponed: Int { waiting.count { $0.postponements > 0 } + retriedCount }
     }
@@ -48,16 +54,14 @@ package final class InFlightJobs: Sendable {
     let room = Signal()
 
     /// Jobs that are dequeued and have not ended.
-    package var count: Int { state.withLock { $0.readingCount + $0.waiting.count + $0.applyingCount } }
+    package var count: Int { state.withLock(\.count) }
 
     /// How many slots are taken.
     ///
     /// A postponed job takes none, up to a bound: it waits for a transaction of the host's, whose end this process does not
     /// know, and other jobs must not wait with it.
     package var slotsTaken: Int {
-        state.withLock { state in
-            state.readingCount + state.waiting.count + state.applyingCount - min(state.postponed, Self.mostPostponed)
-        }
+        state.withLock { $0.count - min($0.postponed, Self.mostPostponed) }
     }
 
     /// Jobs that are being read or applied, or are about to be: without those that wait for a row locked by another transaction.
@@ -123,12 +127,11 @@ package final class InFlightJobs: Sendable {
     /// Until when jobs that were read first wait for the jobs that were dequeued with them: a transaction for each leaves a
     /// machine with a steady stream of restores no time for other work.
     ///
-    /// - Returns: `nil` where no job can be applied, too few are held for a stream, enough are read, or all of them.
+    /// `nil` where no job can be applied, too few are held for a stream, enough are read, or all of them.
     func gatheringEnd(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         state.withLock { state in
             guard state.waiting.count < DequeuePolicy.stream,
-                state.readingCount + state.waiting.count + state.applyingCount >= DequeuePolicy.stream,
-                let first = state.waiting.first(where: { ($0.notBefore ?? now) <= now }),
+                state.count >= DequeuePolicy.stream, let first = state.waiting.first(where: { $0.isDue(at: now) }),
                 state.together[first.read.job.claimedTick] != nil
             else { return nil }
             let until = first.readAt + Self.gathering
@@ -141,14 +144,12 @@ package final class InFlightJobs: Sendable {
     /// One user may be here twice: after a crash of the server has undone a dequeue, the next one finds the same job again.
     func take(upTo limit: Int, at now: ContinuousClock.Instant) -> [Item] {
         let (taken, hasMore) = state.withLock { state -> ([Item], Bool) in
-            guard let epoch = state.waiting.first(where: { ($0.notBefore ?? now) <= now })?.epoch else {
-                return ([], false)
-            }
+            guard let epoch = state.waiting.first(where: { $0.isDue(at: now) })?.epoch else { return ([], false) }
             var taken: [Item] = []
             var left: [Item] = []
             var users: Set<Int64> = []
             for item in state.waiting {
-                if taken.count < limit, item.epoch == epoch, (item.notBefore ?? now) <= now,
+                if taken.count < limit, item.epoch == epoch, item.isDue(at: now),
                     users.insert(item.read.job.userKey).inserted
                 {
                     taken.append(item)
@@ -159,9 +160,9 @@ package final class InFlightJobs: Sendable {
             state.waiting = left
             state.applyingCount += taken.count
             state.retriedCount += taken.count { $0.postponements > 0 }
-            state.applyingBackground += taken.count(where: Self.isBackground)
+            state.applyingBackground += taken.count(where: \.isBackground)
             for item in taken { state.applying[item.read.job.userKey, default: 0] += 1 }
-            return (taken, left.contains { ($0.notBefore ?? now) <= now })
+            return (taken, left.contains { $0.isDue(at: now) })
         }
         if hasMore { readyToApply.raiseForOne() }
         return taken
@@ -172,7 +173,7 @@ package final class InFlightJobs: Sendable {
         state.withLock { state in
             state.applyingCount -= taken.count
             state.retriedCount -= taken.count { $0.postponements > 0 }
-            state.applyingBackground -= taken.count(where: Self.isBackground)
+            state.applyingBackground -= taken.count(where: \.isBackground)
             for item in taken {
                 let left = (state.applying[item.read.job.userKey] ?? 1) - 1
                 state.applying[item.read.job.userKey] = left > 0 ? left : nil
@@ -199,15 +200,11 @@ package final class InFlightJobs: Sendable {
         }
     }
 
-    private static func isBackground(_ item: Item) -> Bool {
-        item.read.job.lane != .restore && item.postponements == 0
-    }
-
     /// Background jobs, without postponed ones.
     package var background: Int {
         state.withLock { state in
             state.reading.values.reduce(0) { $0 + $1.count { $0.lane != .restore } }
-                + state.waiting.count(where: Self.isBackground) + state.applyingBackground
+                + state.waiting.count(where: \.isBackground) + state.applyingBackground
         }
     }
 }

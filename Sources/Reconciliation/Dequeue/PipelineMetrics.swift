@@ -25,26 +25,21 @@ struct PipelineMetrics: Sendable {
     }
 
     private init() {
-        claimed = Dictionary(
-            uniqueKeysWithValues: JobLane.allCases.map {
-                ($0, Counter(label: "entitlement_sync_jobs_claimed_total", dimensions: [("lane", $0.label)]))
-            }
-        )
+        func counters<K>(_ label: String, _ dimension: String, _ keys: [K], _ name: (K) -> String) -> [K: Counter] {
+            Dictionary(keys.map { ($0, Counter(label: label, dimensions: [(dimension, name($0))])) }) { $1 }
+        }
+        claimed = counters("entitlement_sync_jobs_claimed_total", "lane", JobLane.allCases, \.label)
         var ended: [Ended: Counter] = [:]
-        for kind in [JobKind.restore, .reconcile] {
+        for (kind, name) in [(JobKind.restore, "restore"), (.reconcile, "reconcile")] {
             for outcome in Outcome.allCases.map(\.rawValue) + ["canceled"] {
                 ended[Ended(kind: kind, outcome: outcome)] = Counter(
                     label: "entitlement_sync_jobs_ended_total",
-                    dimensions: [("kind", kind == .restore ? "restore" : "reconcile"), ("outcome", outcome)]
+                    dimensions: [("kind", name), ("outcome", outcome)]
                 )
             }
         }
         self.ended = ended
-        unknownStatuses = Dictionary(
-            uniqueKeysWithValues: Store.allCases.map {
-                ($0, Counter(label: "entitlement_sync_unknown_statuses_total", dimensions: [("store", $0.rawValue)]))
-            }
-        )
+        unknownStatuses = counters("entitlement_sync_unknown_statuses_total", "store", Store.allCases, \.rawValue)
     }
 
     /// Counts store statuses that the rules do not know.
@@ -69,12 +64,5 @@ struct PipelineMetrics: Sendable {
 
 extension JobLane {
     /// The name in metrics.
-    package var label: String {
-        switch self {
-        case .restore: "restore"
-        case .event: "event"
-        case .sweep: "sweep"
-        case .quarantine: "quarantine"
-        }
-    }
+    package var label: String { "\(self)" }
 }

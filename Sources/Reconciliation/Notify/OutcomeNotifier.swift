@@ -13,7 +13,7 @@ package import UserRequests
 /// Apart from the writing of batches: the next batch does not wait until the last one's ends are notified.
 package final class OutcomeNotifier: Service {
     private struct State {
-        var ended: [ApplyReport.Ended] = []
+        var ended: [JobEnd] = []
         var isUrgent = false
     }
 
@@ -23,10 +23,7 @@ package final class OutcomeNotifier: Service {
     private let state = Mutex(State())
     private let arrived = Signal()
 
-    /// - Parameters:
-    ///   - pool: sends notifications.
-    ///   - audience: callers that wait for restores in this process.
-    ///   - logger: gets failures.
+    /// `audience`: callers that wait for restores in this process.
     package init(pool: PostgresPool, audience: (any RestoreAudience)?, logger: Logger) {
         self.pool = pool
         self.audience = audience
@@ -62,22 +59,19 @@ package final class OutcomeNotifier: Service {
             defer { state = State() }
             return state.ended
         }
-        do { try await send(ended) } catch {
-            // What a cancellation interrupted is notified at the end.
-            guard !Task.isCancelled else { return state.withLock { $0.ended += ended } }
-            logger.info("outcomes could not be announced", metadata: errorMetadata(error))
-        }
-    }
-
-    /// Notifies of ended jobs; a hint, sent after the commit.
-    private func send(_ ended: [ApplyReport.Ended]) async throws {
         guard !ended.isEmpty else { return }
         let payloads = ended.map { job in
             let outcome = job.outcome.map { "\"\($0.rawValue)\"" } ?? "null"
             return "{\"job\":\"\(job.id.uuidString.lowercased())\",\"outcome\":\(outcome)}"
         }
-        try await pool.query(
-            "SELECT pg_notify('entitlement_sync_outcome', o.payload) FROM unnest(\(payloads)) AS o(payload)"
-        )
+        do {
+            try await pool.query(
+                "SELECT pg_notify('entitlement_sync_outcome', o.payload) FROM unnest(\(payloads)) AS o(payload)"
+            )
+        } catch {
+            // What a cancellation interrupted is notified at the end.
+            guard !Task.isCancelled else { return state.withLock { $0.ended += ended } }
+            logger.info("outcomes could not be announced", metadata: errorMetadata(error))
+        }
     }
 }

@@ -19,13 +19,6 @@ struct AccountWalk: Service {
     /// Users that are read at a time.
     private static let batch = 5000
 
-    init(index: AccountIndex, accounts: AccountIDs, needed: Signal, logger: Logger) {
-        self.index = index
-        self.accounts = accounts
-        self.needed = needed
-        self.logger = logger
-    }
-
     package func run() async {
         await PeriodicService(
             "account walk",
@@ -39,9 +32,7 @@ struct AccountWalk: Service {
         }.run()
     }
 
-    /// Makes one walk where one is due.
-    ///
-    /// - Returns: whether one was made to its end.
+    /// Makes one walk where one is due; returns whether one was made to its end.
     func walk() async throws -> Bool {
         let clock = ContinuousClock()
         let began = clock.now

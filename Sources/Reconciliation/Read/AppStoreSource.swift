@@ -13,12 +13,7 @@ package struct AppStoreSource: Sendable {
     private let lookups: UserLookups
     private let refusals: ProofRefusals
 
-    /// - Parameters:
-    ///   - transactions: verifies signed transactions.
-    ///   - receipts: verifies app receipts.
-    ///   - client: asks the store; `nil` where there are no credentials, and then proofs only lead to what others know.
-    ///   - lookups: our records.
-    ///   - logger: hears of proofs that don't verify, by their fault alone.
+    /// `client`: `nil` where there are no credentials, and then proofs only lead to what others know.
     package init(
         transactions: AppStoreProofs,
         receipts: AppReceiptProofs,
@@ -36,20 +31,14 @@ package struct AppStoreSource: Sendable {
     /// Whether the store itself can be asked.
     var canAsk: Bool { client != nil }
 
-    /// Verifies proofs.
-    ///
-    /// - Returns: the transactions that they are about, the newest of each receipt; whatever does not verify is left out.
+    /// Verifies proofs: the transactions that they are about, the newest of each receipt; whatever does not verify is left out.
     func shown(_ proofs: JobProofs) async -> Shown {
         var shown = Shown()
         for text in proofs.values("storekit_jws") {
             do throws(ProofRefusal) {
                 let transaction = try await transactions.transaction(text)
-                shown.subjects.append(
-                    .init(
-                        id: transaction.originalTransactionID,
-                        environment: AppStoreEnvironment(rawValue: transaction.environment)
-                    )
-                )
+                let environment = AppStoreEnvironment(rawValue: transaction.environment)
+                shown.subjects.append(.init(id: transaction.originalTransactionID, environment: environment))
                 shown.ids.append([transaction.originalTransactionID, transaction.transactionID])
                 refusals.note("storekit_jws", nil)
             } catch {
@@ -67,12 +56,8 @@ package struct AppStoreSource: Sendable {
                 }
                 guard let newest else { continue }
                 shown.ids += receipt.lines
-                shown.subjects.append(
-                    .init(
-                        id: newest.originalTransactionID ?? newest.transactionID,
-                        environment: receipt.isSandbox ? .sandbox : .production
-                    )
-                )
+                let id = newest.originalTransactionID ?? newest.transactionID
+                shown.subjects.append(.init(id: id, environment: receipt.isSandbox ? .sandbox : .production))
             } catch {
                 shown.refuse("app_receipt", error)
                 refusals.note("app_receipt", error)
@@ -143,14 +128,12 @@ package struct AppStoreSource: Sendable {
                 mayGrant: context.mayGrant
             )
         }
-        let fromEvents = records.eventPurchases(of: .appStore).filter { named in
-            !seen.contains { $0.value == named.value }
-        }.map {
-            named in
-            AppStoreQuery(
+        let fromEvents = records.eventPurchases(of: .appStore).compactMap { named -> AppStoreQuery? in
+            guard !seen.contains(where: { $0.value == named.value }) else { return nil }
+            return AppStoreQuery(
                 .init(id: named.value, environment: AppStoreEnvironment(ledgerName: named.environment)),
                 lane: context.lane,
-                // What the App Store has sent word of exists, whether its API shows it yet or not.
+                // What the App Store has sent a notification of exists, whether its API shows it yet or not.
                 isProven: named.isFresh,
                 mayGrant: context.mayGrant
             )
@@ -200,13 +183,9 @@ package struct AppStoreSource: Sendable {
         return part
     }
 
-    /// Finds what a reported id leads to.
+    /// Finds what a reported id leads to: the purchase, fully read where it is the user's own; or why it could not be found.
     ///
-    /// - Parameters:
-    ///   - typed: the id.
-    ///   - context: on whose behalf.
-    ///   - isOwn: whether an id that the app gave the store stands for the user.
-    /// - Returns: the purchase, fully read where it is the user's own; or why it could not be found.
+    /// `isOwn`: whether an id that the app gave the store stands for the user.
     func find(_ typed: TypedID, _ context: ReadContext, isOwn: (String) -> Bool) async -> StorePart {
         do throws(ReadFailure) { return try await search(typed, context, isOwn: isOwn) } catch {
             return .failed(.appStore, error)
@@ -234,21 +213,14 @@ package struct AppStoreSource: Sendable {
             }
             return StorePart(store: .appStore, coverage: .full, observations: [Observation(named: first)])
         }
-        var part = await read(
-            [
-                AppStoreQuery(
-                    .init(
-                        id: first.originalTransactionID,
-                        environment: AppStoreEnvironment(rawValue: first.environment)
-                    ),
-                    lane: context.lane,
-                    isFromClient: true,
-                    mayGrant: context.mayGrant
-                )
-            ],
-            of: client,
-            context
+        let environment = AppStoreEnvironment(rawValue: first.environment)
+        let query = AppStoreQuery(
+            .init(id: first.originalTransactionID, environment: environment),
+            lane: context.lane,
+            isFromClient: true,
+            mayGrant: context.mayGrant
         )
+        var part = await read([query], of: client, context)
         // An id leads to one purchase, not to whatever else its buyer has.
         part.observations = part.observations.filter { item in
             item.identifiers.contains { $0.value == first.originalTransactionID }

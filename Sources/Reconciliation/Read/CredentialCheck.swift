@@ -17,11 +17,7 @@ package struct CredentialCheck: Service {
     private let credentials: [Store: [String]]
     private let logger: Logger
 
-    /// - Parameters:
-    ///   - records: what was in use before.
-    ///   - stores: asks about customers.
-    ///   - credentials: what each store is asked with; never logged, and on record as a digest alone.
-    ///   - logger: hears of credentials that know no customer.
+    /// `credentials`: what each store is asked with; never logged, and on record as a digest alone.
     package init(records: StoreCredentials, stores: StoresReader, credentials: [Store: [String]], logger: Logger) {
         self.records = records
         self.stores = stores
@@ -35,9 +31,7 @@ package struct CredentialCheck: Service {
         }.run()
     }
 
-    /// Asks each store whose credentials are in question.
-    ///
-    /// - Returns: whether all of them are settled.
+    /// Asks each store whose credentials are in question; returns whether all of them are settled.
     package func check() async throws -> Bool {
         var areSettled = true
         for (store, values) in credentials.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
@@ -51,10 +45,7 @@ package struct CredentialCheck: Service {
             if try await records.judge(digest, of: store, knows: knows, detail: Self.detail(store)) {
                 let metadata: Logger.Metadata = ["store": "\(store.rawValue)"]
                 if customers.isEmpty {
-                    logger.notice(
-                        "no customer on record can check the credentials in use",
-                        metadata: metadata
-                    )
+                    logger.notice("no customer on record can check the credentials in use", metadata: metadata)
                 } else if knows {
                     logger.notice("the store knows our customers with the credentials in use", metadata: metadata)
                 } else {
@@ -82,7 +73,7 @@ package struct CredentialCheck: Service {
         return customers.isEmpty ? true : isDenied ? false : nil
     }
 
-    /// A digest that tells nothing of the credentials; each value is written with its length.
+    /// A digest that reveals nothing of the credentials; each value is written with its length.
     private static func digest(of values: [String], salt: [UInt8]) -> [UInt8] {
         var code = HMAC<SHA256>(key: SymmetricKey(data: salt))
         for value in values {
@@ -118,11 +109,16 @@ extension StoresReader {
         guard let known = try? await lookups.purchases(of: customer.userKey), let catalog = try? await lookups.catalog()
         else { return nil }
         let own = known.filter { $0.store == store.rawValue && $0.isRunning(at: customer.at) }.prefix(1)
+        // A reading that no job asked for.
         let job = ClaimedJob(
+            id: .init(),
             kind: .reconcile,
+            lane: .sweep,
+            due: customer.at,
             userKey: customer.userKey,
             userID: customer.userID,
-            at: customer.at
+            claimedAt: customer.at,
+            claimedTick: .now
         )
         var context = ReadContext(job, userID: customer.userID, askedAt: customer.at, catalog: catalog)
         context.lane = .support
@@ -137,21 +133,5 @@ extension StoresReader {
         guard let part, !own.isEmpty else { return nil }
         if !part.observations.isEmpty { return true }
         return part.failure == nil && part.coverage == .full || part.failure?.code == .unknownToStore ? false : nil
-    }
-}
-
-extension ClaimedJob {
-    /// A reading that no job asked for.
-    fileprivate init(kind: JobKind, userKey: Int64, userID: String, at moment: Instant) {
-        self.init(
-            id: .init(),
-            kind: kind,
-            lane: .sweep,
-            due: moment,
-            userKey: userKey,
-            userID: userID,
-            claimedAt: moment,
-            claimedTick: .now
-        )
     }
 }

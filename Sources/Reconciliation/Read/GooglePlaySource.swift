@@ -41,7 +41,7 @@ package struct GooglePlaySource: Sendable {
         }
         let asked = fromEvents.filter { !OrderNumber.isOrder($0) && !tokens.contains($0) } + tokens
         var part = await read(asked, records.known, isFromClient: false, context)
-        // An order of which an event tells is mostly that of a token beside it; what is left has a token of its own.
+        // An order that an event names is mostly that of a token beside it; what is left has a token of its own.
         let answered = Set(part.observations.flatMap { $0.identifiers.map { ExactText($0.value) } })
         let orders = fromEvents.filter { OrderNumber.isOrder($0) && !answered.contains(ExactText($0)) }
         let found = await self.tokens(behind: orders, lane: context.lane)
@@ -54,9 +54,7 @@ package struct GooglePlaySource: Sendable {
         return part
     }
 
-    /// The purchase tokens behind what an event names: tokens, or else the numbers of orders.
-    ///
-    /// - Returns: the tokens; and why not all could be found.
+    /// The purchase tokens behind what an event names (tokens, or else the numbers of orders), and why not all could be found.
     func tokens(behind names: [String], lane: Lane) async -> (tokens: [String], failure: ReadFailure?) {
         let tokens = names.filter { !OrderNumber.isOrder($0) }
         guard tokens.isEmpty else { return (tokens, nil) }

@@ -15,7 +15,7 @@ package struct OnsideSource: Sendable {
     }
 
     /// Verifies signed histories and asks about the orders in them.
-    func read(shown texts: [String], known: [KnownPurchase], _ context: ReadContext) async -> StorePart {
+    func read(shown texts: [String], _ context: ReadContext) async -> StorePart {
         var orders: [String] = []
         var failure: ReadFailure?
         var refused: [String] = []
@@ -34,7 +34,7 @@ package struct OnsideSource: Sendable {
                 }
             }
         }
-        var part = await read(orders, known, isFromClient: true, context)
+        var part = await read(orders, isFromClient: true, context)
         part.refused = refused
         for index in part.observations.indices { part.observations[index].isSubmitted = true }
         if let failure {
@@ -57,17 +57,16 @@ package struct OnsideSource: Sendable {
             else { return nil }
             return purchase.lookupID ?? purchase.identifiers.first?.value
         }
-        return await read(orders, known, isFromClient: false, context)
+        return await read(orders, isFromClient: false, context)
     }
 
     /// Finds what an order id alone leads to; the account in the answer names the owner.
     func find(_ orderID: String, _ context: ReadContext) async -> StorePart {
-        await read([orderID], [], isFromClient: true, isProven: false, context)
+        await read([orderID], isFromClient: true, isProven: false, context)
     }
 
     private func read(
         _ orders: [String],
-        _ known: [KnownPurchase],
         isFromClient: Bool,
         isProven: Bool = true,
         _ context: ReadContext

@@ -25,8 +25,6 @@ struct OwnerNaming: Sendable {
     }
 
     /// Names the owners of items by the account ids in them, as far as no walk is needed.
-    ///
-    /// - Throws: `ReadFailure` where the database can't be asked.
     func name(_ items: inout [Observation], for userID: String) async throws(ReadFailure) {
         var unknown: [String] = []
         for index in items.indices where items[index].isUnnamed {
@@ -50,15 +48,9 @@ struct OwnerNaming: Sendable {
         }
     }
 
-    /// The users that ids stand for.
+    /// The users that ids stand for, which apps gave to stores.
     ///
-    /// Waits two seconds at most for a walk; an owner that is unknown then is `pending`.
-    ///
-    /// One walk serves all jobs that wait.
-    ///
-    /// - Parameter ids: that apps gave to stores.
-    /// - Returns: the owner of each.
-    /// - Throws: `ReadFailure` where the database can't be asked.
+    /// Waits two seconds at most for a walk, which serves all jobs that wait; an owner that is unknown then is `pending`.
     func owners(of ids: [String]) async throws(ReadFailure) -> [ExactText: AccountOwner] {
         let clock = ContinuousClock()
         let end = clock.now + Self.patience
@@ -79,10 +71,7 @@ struct OwnerNaming: Sendable {
         var owners = try await known(ids)
         let open = ids.filter { owners[ExactText($0)] == .pending }
         guard let index, !open.isEmpty else { return owners }
-        let states: [Int64: AccountIndex.RootState]
-        do { states = try await index.ask(open.compactMap(accounts.root)) } catch {
-            throw ReadFailure(records: error)
-        }
+        let states = try await readRecords { try await index.ask(open.compactMap(accounts.root)) }
         // A walk may have ended since the index was asked, and have found them.
         let again = states.values.contains(.absent) ? try await known(open) : [:]
         for id in open {
@@ -101,7 +90,7 @@ struct OwnerNaming: Sendable {
 
     /// What is known of ids without a walk; `pending`: only one can tell.
     private func known(_ ids: [String]) async throws(ReadFailure) -> [ExactText: AccountOwner] {
-        do {
+        try await readRecords {
             var owners: [ExactText: AccountOwner] = [:]
             let plain = try await lookups.spellings(ids.flatMap(Self.spellings).sortedExactly)
             for id in ids {
@@ -122,8 +111,6 @@ struct OwnerNaming: Sendable {
             let present = try await lookups.spellings(found.values.map(\.self))
             for (id, user) in found { if let user = present[ExactText(user)] { owners[id] = .user(id: user) } }
             return owners
-        } catch {
-            throw ReadFailure(records: error)
         }
     }
 

@@ -15,11 +15,7 @@ struct Passes: Sendable {
 
     /// Ends what has a duration; what the store itself calls limited counts as not mapped until it has one.
     ///
-    /// - Parameters:
-    ///   - items: of one customer of a store.
-    ///   - context: on whose behalf.
-    /// - Returns: the items as they are to be judged.
-    /// - Throws: `ReadFailure` where the database can't be asked.
+    /// The items are of one customer of a store.
     func limit(_ items: [Observation], _ context: ReadContext) async throws(ReadFailure) -> Limited {
         var passes: [UserLookups.Pass] = []
         /// For each item the places of its passes; `nil`: it is as its store says.
@@ -36,12 +32,11 @@ struct Passes: Sendable {
                 // What one purchase gives at once does not add up.
                 let account = (item.accountID ?? "") + (nth == 0 ? "" : " \(nth)")
                 own.append(passes.count)
-                passes.append(UserLookups.Pass(key: key, account: account, boughtAt: boughtAt))
+                passes.append((key, account, boughtAt))
             }
             places.append(own)
         }
-        let ends: [Instant?]
-        do { ends = try await lookups.ends(of: passes) } catch { throw ReadFailure(records: error) }
+        let ends = try await readRecords { try await lookups.ends(of: passes) }
         var limited = Limited()
         for (item, places) in zip(items, places) {
             guard let places else {
@@ -70,8 +65,7 @@ extension StorePart {
             hasUnreadable = hasUnreadable || limited.hasUnreadable
         } catch {
             observations = observations.filter { !$0.isOwnedOnce }
-            failure = failure ?? ReadFailure(error.code, store: store)
-            if coverage == .full { coverage = .partial }
+            lack(ReadFailure(error.code, store: store))
         }
     }
 }
@@ -94,7 +88,7 @@ extension Observation {
 
     /// The item as it is where nothing limits it, else with keys that no product has.
     ///
-    /// So the team hears of a length that is missing. `nil` where the item gives nothing anyway.
+    /// That shows the team that a length is missing. `nil` where the item gives nothing anyway.
     fileprivate func withoutLength(_ catalog: ProductCatalog) -> Observation? {
         guard isLimited else { return self }
         guard catalog.mapping(of: entitlements) != .noAccess else { return nil }

@@ -1,5 +1,6 @@
 import Entitlements
 import Ledger
+import Postgres
 import Queue
 import StoreClients
 
@@ -21,11 +22,7 @@ struct ReadContext: Sendable {
         self.catalog = catalog
         // An item whose access did not count must not keep the rest from being read again.
         readsAll = job.lastError != nil
-        lane =
-            switch job.kind {
-            case .restore: .restore
-            case .reconcile: job.lane == .event ? .event : .sweep
-            }
+        lane = job.kind == .restore ? .restore : job.lane == .event ? .event : .sweep
     }
 
     /// Whether an item with these keys may give access, so that the rest need not be asked for.
@@ -74,9 +71,13 @@ struct StorePart: Sendable {
         withheld += other.withheld
         hasUnreadable = hasUnreadable || other.hasUnreadable
     }
-}
 
-extension StorePart {
+    /// Notes that something was not read: what is silent about it says nothing.
+    mutating func lack(_ reason: ReadFailure?) {
+        failure = failure ?? reason
+        if coverage == .full { coverage = .partial }
+    }
+
     /// Clocks of one store's servers differ by less than this.
     private static let tolerance = Duration.seconds(300)
 
@@ -100,12 +101,7 @@ extension StorePart {
 }
 
 extension Reading {
-    /// Lays the parts together.
-    ///
-    /// - Parameters:
-    ///   - parts: what was read; a store that is left out was not asked.
-    ///   - askedAt: when the first request began.
-    ///   - stores: whose word is needed for a no.
+    /// Lays the parts together, where a store that is left out was not asked; `stores`: whose word is needed for a no.
     init(_ parts: [StorePart], askedAt: Instant, stores: Set<Store>) {
         let whole = parts.filter { $0.coverage == .full }
         let isFull = whole.count == parts.count && stores.isSubset(of: whole.map(\.store))
@@ -149,4 +145,26 @@ extension [Observation] {
         }
         return items
     }
+}
+
+extension ReadFailure {
+    /// Why our records, or the host's users, could not be read while stores were asked.
+    ///
+    /// `store`: whose answer could not be used for that reason.
+    init(records error: any Error, store: Store? = nil) {
+        let code: Code =
+            switch error {
+            case is CancellationError: .interrupted
+            case let error as PostgresError where error.code == .cancelled: .interrupted
+            case is AdapterFault: .adapterRefused
+            case let failure as ReadFailure: failure.code
+            default: .recordsUnavailable
+            }
+        self.init(code, store: store)
+    }
+}
+
+/// Reads our records, or the host's users, while stores are asked.
+func readRecords<Value>(_ read: () async throws -> Value) async throws(ReadFailure) -> Value {
+    do { return try await read() } catch { throw ReadFailure(records: error) }
 }

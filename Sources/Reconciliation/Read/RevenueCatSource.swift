@@ -5,7 +5,7 @@ package import StoreClients
 
 /// RevenueCat as a witness: a customer's lists, and whose purchases it holds.
 package struct RevenueCatSource: Sendable {
-    private let client: RevenueCatClient
+    let client: RevenueCatClient
     private let lookups: UserLookups
 
     package init(client: RevenueCatClient, lookups: UserLookups) {
@@ -100,21 +100,6 @@ package struct RevenueCatSource: Sendable {
             }
         }
         return (witnesses, failure)
-    }
-
-    /// Finds the customer that has a purchase.
-    func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
-        try await client.customer(holding: id, lane: lane)
-    }
-
-    /// Finds what a store's id leads to.
-    func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
-        try await client.names(behind: id, lane: lane)
-    }
-
-    /// Every id of a customer.
-    func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
-        try await client.aliases(of: customer, lane: lane)
     }
 
     /// Reads everything that a customer has, any customer.

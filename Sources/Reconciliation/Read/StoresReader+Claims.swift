@@ -1,7 +1,6 @@
 import Entitlements
 import Ledger
 import StoreClients
-import StoreEvents
 
 extension StoresReader {
     /// The most purchases of one restore that RevenueCat is asked about.
@@ -40,8 +39,7 @@ extension StoresReader {
             purchases += verified.prefix(room)
             // What is not asked about may be the one that gives access.
             if verified.count > room, let index = parts.firstIndex(where: { $0.store == .revenueCat }) {
-                parts[index].coverage = parts[index].coverage == .none ? .none : .partial
-                parts[index].failure = parts[index].failure ?? ReadFailure(.incomplete)
+                parts[index].lack(ReadFailure(.incomplete))
             }
         }
         guard !purchases.isEmpty else { return }
@@ -51,7 +49,7 @@ extension StoresReader {
             return
         }
         for (place, witnesses) in zip(places, answer.witnesses) {
-            for witness in witnesses.items { parts[place.part].observations[place.place].hear(witness) }
+            for witness in witnesses.items { parts[place.part].observations[place.place].take(over: witness) }
         }
         for place in unclaimed.dropFirst(places.count) {
             parts[place.part].coverage = .partial
@@ -74,6 +72,61 @@ extension StoresReader {
         }
     }
 
+    /// Resolves the app's ids in items that neither our records nor RevenueCat name an owner of.
+    ///
+    /// An item whose owner a walk has yet to find is taken out: unknown is not unowned. The job waits, or ends where the walk does
+    /// not.
+    func resolveOwners(
+        _ parts: inout [StorePart],
+        _ known: [KnownPurchase],
+        _ context: ReadContext
+    ) async throws(ReadFailure) {
+        guard naming.index != nil else { return }
+        let own = Set(known.flatMap { $0.identifiers.map(\.key) })
+        let named = Set(
+            parts.filter { $0.store == .revenueCat }
+                // A customer without a name of ours is no owner.
+                .flatMap { $0.observations.filter { $0.owner != .anonymous }.flatMap { $0.identifiers.map(\.key) } }
+        )
+        func needsResolving(_ item: Observation) -> Bool {
+            guard item.isUnnamed, let account = item.accountID, naming.accounts.root(in: account) != nil else {
+                return false
+            }
+            let keys = item.identifiers.map(\.key)
+            return own.isDisjoint(with: keys) && named.isDisjoint(with: keys)
+        }
+        let ids = parts.flatMap(\.observations).filter(needsResolving).compactMap(\.accountID)
+        guard !ids.isEmpty else { return }
+        let owners = try await naming.owners(of: ids.sortedExactly)
+        for part in parts.indices {
+            var kept: [Observation] = []
+            for item in parts[part].observations {
+                guard needsResolving(item), let account = item.accountID else {
+                    kept.append(item)
+                    continue
+                }
+                var item = item
+                let failure: ReadFailure
+                switch owners[ExactText(account)] {
+                case .user(let id):
+                    item.owner = id.isExactly(context.userID) ? .account : .otherAccount(id: id)
+                    kept.append(item)
+                    continue
+                case .noUser:
+                    kept.append(item)
+                    continue
+                case .unresolved: failure = ReadFailure(.ownerUnresolved, store: parts[part].store)
+                case .pending, nil:
+                    // The walk took longer than a read waits: the stores need not be asked again every second.
+                    failure = ReadFailure(.ownerPending, retryAfter: .seconds(5), store: parts[part].store)
+                }
+                parts[part].withheld.append(item)
+                parts[part].lack(failure)
+            }
+            parts[part].observations = kept
+        }
+    }
+
     /// Takes out submitted purchases without a known owner: unknown is not unowned.
     private func withhold(
         _ parts: inout [StorePart],
@@ -85,8 +138,7 @@ extension StoresReader {
             let count = parts[index].observations.count
             parts[index].observations.removeAll { isUnclaimed($0, eventPurchases, own) }
             guard parts[index].observations.count < count || parts[index].store == .revenueCat else { continue }
-            parts[index].coverage = parts[index].coverage == .none ? .none : .partial
-            parts[index].failure = parts[index].failure ?? failure
+            parts[index].lack(failure)
         }
     }
 
@@ -149,11 +201,18 @@ extension StoresReader {
     }
 
     /// What one id led to.
-    fileprivate struct Found: Sendable {
+    private struct Found: Sendable {
         var claims: ClaimReading?
         var items: [Observation] = []
         var failure: ReadFailure?
         var unreadable: Set<Store> = []
+
+        /// An id that can't be found takes nothing from what another one leads to.
+        mutating func add(_ part: StorePart) {
+            if part.hasUnreadable { unreadable.insert(part.store) }
+            // What was not read to its end decides nothing.
+            if let failure = part.failure { self.failure = self.failure ?? failure } else { items += part.observations }
+        }
     }
 
     private func find(_ id: ReportedID, _ context: ReadContext) async -> Found {
@@ -184,15 +243,6 @@ extension StoresReader {
     private func findInGooglePlay(_ id: TypedID, _ context: ReadContext) async -> StorePart? {
         guard id.store != Store.appStore.rawValue else { return nil }
         return await sources.googlePlay?.find(id, context)
-    }
-}
-
-extension StoresReader.Found {
-    /// An id that can't be found takes nothing from what another one leads to.
-    fileprivate mutating func add(_ part: StorePart) {
-        if part.hasUnreadable { unreadable.insert(part.store) }
-        // What was not read to its end decides nothing.
-        if let failure = part.failure { self.failure = self.failure ?? failure } else { items += part.observations }
     }
 }
 
@@ -236,7 +286,7 @@ extension Observation {
     fileprivate var isListedWithoutOwner: Bool { storeAccount != nil && owner == .unnamed && !isFamilyShared }
 
     /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
-    fileprivate mutating func hear(_ witness: Observation) {
+    fileprivate mutating func take(over witness: Observation) {
         identifiers = Set(identifiers + witness.identifiers).sorted()
         // An owner is named: the app's id need not be resolved besides.
         if witness.owner == .askedUser, owner == .unnamed { accountID = nil }

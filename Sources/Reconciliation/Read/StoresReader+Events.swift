@@ -7,10 +7,7 @@ extension StoresReader {
     /// Asks the stores who an event is about that leads to no user by itself.
     ///
     /// The answer is a hint like the event: it names users who are read again, and what the purchase is called. Whose the
-    /// purchase is their readings decide.
-    ///
-    /// - Parameter ask: the event.
-    /// - Returns: what was found that the event did not name; empty where no store knows more.
+    /// purchase is their readings decide. It is empty where no store knows more than the event.
     func resolve(_ ask: Inbox.Ask) async -> Inbox.Answer {
         var search = EventSearch(ask)
         await search.take(appStore)
@@ -20,7 +17,7 @@ extension StoresReader {
         return search.answer
     }
 
-    /// What the App Store tells of the account that has the purchase: all its lines may lead to the user.
+    /// What the App Store says of the account that has the purchase: all its lines may lead to the user.
     private func appStore(_ search: EventSearch) async throws(ReadFailure) -> EventSearch.Found {
         var found = EventSearch.Found()
         guard let client = sources.appStore?.client, let purchase = search.purchases(of: .appStore).first else {
@@ -36,7 +33,7 @@ extension StoresReader {
         return found
     }
 
-    /// What Google Play tells of the purchase, and of those that it replaced.
+    /// What Google Play says of the purchase, and of those that it replaced.
     private func googlePlay(_ search: EventSearch) async throws(ReadFailure) -> EventSearch.Found {
         var found = EventSearch.Found()
         let names = search.purchases(of: .googlePlay).map(\.value)
@@ -71,7 +68,9 @@ extension StoresReader {
         // An account id that the app gave the store has named the user.
         if !search.isNamed {
             for id in search.idsForRevenueCat {
-                guard let customer = try await revenueCat.customer(holding: id, lane: search.lane) else { continue }
+                guard let customer = try await revenueCat.client.customer(holding: id, lane: search.lane) else {
+                    continue
+                }
                 customers.append(customer)
                 break
             }
@@ -82,7 +81,7 @@ extension StoresReader {
                 continue
             }
             do throws(ReadFailure) {
-                found.users += try await revenueCat.aliases(of: customer, lane: search.lane)
+                found.users += try await revenueCat.client.aliases(of: customer, lane: search.lane)
             } catch {
                 // A customer that RevenueCat does not know, or no longer knows, has no aliases.
                 guard error.code == .incomplete || error.code == .unusableID else { throw error }
@@ -104,9 +103,7 @@ struct EventSearch: Sendable {
         /// More will be known later.
         var isPartial = false
 
-        /// - Parameters:
-        ///   - item: an item of the store's answer.
-        ///   - isMeant: the event is about it, and not about another of the same buyer's.
+        /// `isMeant`: the event is about the item, and not about another of the same buyer's.
         mutating func add(_ item: Observation, isMeant: Bool) {
             // Whether a member's share carries the buyer's id is not documented: it says nothing about the member.
             guard !item.isFamilyShared || isMeant else { return }
@@ -162,7 +159,7 @@ struct EventSearch: Sendable {
         }
     }
 
-    /// Takes what a store tells; that one could not be asked keeps no other from being asked.
+    /// Takes what a store says; that one could not be asked keeps no other from being asked.
     mutating func take(_ ask: (EventSearch) async throws(ReadFailure) -> Found) async {
         do throws(ReadFailure) {
             let more = try await ask(self)

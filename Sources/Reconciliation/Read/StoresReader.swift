@@ -5,8 +5,24 @@ package import Postgres
 import Queue
 package import ServiceLifecycle
 package import StoreClients
-import StoreEvents
+package import StoreEvents
 import Synchronization
+
+/// Asks the stores about a claimed job.
+package struct StoreReader: Sendable {
+    package var read: @Sendable (ClaimedJob) async -> Reading
+
+    /// Asks the stores who an event is about; `nil`: it is not known how.
+    package var resolve: (@Sendable (Inbox.Ask) async -> Inbox.Answer)?
+
+    package init(
+        read: @escaping @Sendable (ClaimedJob) async -> Reading,
+        resolve: (@Sendable (Inbox.Ask) async -> Inbox.Answer)? = nil
+    ) {
+        self.read = read
+        self.resolve = resolve
+    }
+}
 
 /// The reader over every store that is configured.
 ///
@@ -32,7 +48,7 @@ package final class StoresReader: Sendable {
             self.onside = onside
         }
 
-        /// The stores whose word is needed before anybody hears a no.
+        /// The stores whose word is needed before a no is an answer.
         package var asked: Set<Store> {
             var stores: Set<Store> = []
             if revenueCat != nil { stores.insert(.revenueCat) }
@@ -46,15 +62,12 @@ package final class StoresReader: Sendable {
     package let sources: Sources
     package let lookups: UserLookups
     let naming: OwnerNaming
-    private let walk: AccountWalk?
+    /// Fills the index by which reads find the user of an account id; `nil`: no store needs it.
+    package let accountWalk: (any Service)?
     private let catalog = Mutex<(catalog: ProductCatalog, at: ContinuousClock.Instant)?>(nil)
 
-    /// - Parameters:
-    ///   - sources: the stores to ask.
-    ///   - accounts: how apps turn user ids into the ids they give to stores.
-    ///   - lookups: our records.
-    ///   - pool: where the index of those ids is; `nil`: only what is a user's by itself names one.
-    ///   - logger: hears of the walks that fill it.
+    /// `accounts`: how apps turn user ids into the ids they give to stores; `pool`: where the index of those ids is, which walks
+    /// fill (`nil`: only what is a user's by itself names one).
     package init(
         sources: Sources,
         accounts: AccountIDs = AccountIDs(),
@@ -68,10 +81,9 @@ package final class StoresReader: Sendable {
         let isNeeded = sources.appStore != nil || sources.googlePlay != nil
         let index = isNeeded ? pool.map { AccountIndex(pool: $0, fingerprint: accounts.fingerprint) } : nil
         naming = OwnerNaming(accounts: accounts, lookups: lookups, index: index)
-        if let index, let logger {
-            walk = AccountWalk(index: index, accounts: accounts, needed: naming.walkNeeded, logger: logger)
-        } else {
-            walk = nil
+        let needed = naming.walkNeeded
+        accountWalk = index.flatMap { index in
+            logger.map { AccountWalk(index: index, accounts: accounts, needed: needed, logger: $0) }
         }
     }
 
@@ -79,9 +91,6 @@ package final class StoresReader: Sendable {
     package var reader: StoreReader {
         StoreReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
     }
-
-    /// Fills the index by which reads find the user of an account id; `nil`: no store needs it.
-    package var accountWalk: (any Service)? { walk }
 
     /// The same for people who ask what a job would come to, and wait for it.
     package var dryRunReader: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }
@@ -161,21 +170,12 @@ package final class StoresReader: Sendable {
     }
 
     private func known(_ context: ReadContext) async throws(ReadFailure) -> [KnownPurchase] {
-        do {
-            return try await lookups.purchases(of: context.job.userKey)
-        } catch {
-            throw ReadFailure(records: error)
-        }
+        try await readRecords { try await lookups.purchases(of: context.job.userKey) }
     }
 
     private func eventPurchases(_ context: ReadContext) async throws(ReadFailure) -> [EventPurchase] {
-        do {
-            return try await lookups.eventPurchases(of: context.job.userKey).filter {
-                $0.environment != "sandbox" || context.job.sandboxAllowed
-            }
-        } catch {
-            throw ReadFailure(records: error)
-        }
+        try await readRecords { try await lookups.eventPurchases(of: context.job.userKey) }
+            .filter { $0.environment != "sandbox" || context.job.sandboxAllowed }
     }
 
     private func keys(_ known: [KnownPurchase]) -> Set<PurchaseIdentifierKey> {
@@ -197,7 +197,7 @@ package final class StoresReader: Sendable {
         let histories = proofs.values("onside_history")
         async let appStore = subjects.isEmpty ? nil : sources.appStore?.read(shown: subjects, context)
         async let googlePlay = tokens.isEmpty ? nil : sources.googlePlay?.read(shown: tokens, known: known, context)
-        async let onside = histories.isEmpty ? nil : sources.onside?.read(shown: histories, known: known, context)
+        async let onside = histories.isEmpty ? nil : sources.onside?.read(shown: histories, context)
         return await [appStore, googlePlay, onside].compactMap(\.self).filter { sources.asked.contains($0.store) }
     }
 
@@ -235,13 +235,9 @@ package final class StoresReader: Sendable {
     /// apply transaction reads it again before it decides anything.
     private func currentCatalog() async throws(ReadFailure) -> ProductCatalog {
         if let known = catalog.withLock({ $0 }), known.at + .seconds(1) > .now { return known.catalog }
-        do {
-            let fresh = try await lookups.catalog()
-            catalog.withLock { $0 = (fresh, .now) }
-            return fresh
-        } catch {
-            throw ReadFailure(records: error)
-        }
+        let fresh = try await readRecords { try await lookups.catalog() }
+        catalog.withLock { $0 = (fresh, .now) }
+        return fresh
     }
 }
 

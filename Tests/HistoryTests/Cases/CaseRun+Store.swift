@@ -19,7 +19,7 @@ extension CaseRun {
 
     mutating func startWorker() async throws {
         epoch = try await Leases(pool: floor.lane.pool(.a), duration: .seconds(3600))
-            .register(host: "a", pid: 1, version: "test")
+            .register(.init(host: "a", pid: 1, version: "test"))
     }
 
     /// Asks for a restore, with the purchase's id as a claim, or for a reconcile; nothing where there is no such user.

@@ -29,7 +29,7 @@ import Testing
 
         func worker(_ lists: [String], lasting: Duration = .seconds(60)) async throws {
             _ = try await Leases(pool: world.pool, duration: lasting)
-                .register(host: "test", pid: 1, version: "test", lists: lists)
+                .register(.init(host: "test", pid: 1, version: "test", lists: lists))
         }
 
         func take() async throws -> Listings.Taken? {

@@ -1,7 +1,50 @@
 package import Entitlements
+import Queue
 package import StoreClients
 
 extension StoresReader {
+    /// Everything that the stores say of a user, as evidence for agents.
+    ///
+    /// The job names the user, and does not stand in the queue.
+    package func readAll(_ job: ClaimedJob, lane: Lane) async -> Reading {
+        await read(job, lane: lane, everything: true)
+    }
+
+    /// Asks RevenueCat which of its customers has a purchase, by the names under which our records know it.
+    ///
+    /// `nil`: RevenueCat is not configured, or has never met the purchase.
+    package func customer(holding identifiers: [PurchaseIdentifier], lane: Lane) async throws(ReadFailure) -> String? {
+        guard let revenueCat = sources.revenueCat else { return nil }
+        let names = identifiers.filter { $0.kind == "store_id" || $0.kind == "order_id" }.map(\.value)
+        for name in names.prefix(Self.mostNames) {
+            if let customer = try await revenueCat.client.customer(holding: name, lane: lane) { return customer }
+        }
+        // It has met the purchase, and there is no name left to ask by: not knowing is no word.
+        guard names.count <= Self.mostNames, !identifiers.contains(where: { $0.kind == "revenuecat_id" }) else {
+            throw ReadFailure(.incomplete)
+        }
+        return nil
+    }
+
+    private static let mostNames = 20
+
+    /// Every id under which RevenueCat knows a customer.
+    package func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
+        try await sources.revenueCat?.client.aliases(of: customer, lane: lane) ?? []
+    }
+
+    /// Everything that RevenueCat holds for one of its customers, any of them.
+    ///
+    /// - Throws: why the list is not whole.
+    package func everything(of customer: String, lane: Lane) async throws(ReadFailure) -> [Observation] {
+        guard let revenueCat = sources.revenueCat else { return [] }
+        let answer = await revenueCat.everything(of: customer, lane: lane)
+        guard answer.coverage == .full, answer.failure == nil else {
+            throw answer.failure ?? ReadFailure(.incomplete)
+        }
+        return answer.observations
+    }
+
     /// The lookup of an id that was reported for a ticket.
     package struct LookupRequest: Sendable {
         package var claim: CaseClaim
@@ -21,11 +64,8 @@ extension StoresReader {
 
     /// Asks every store that may know an id, through the same limits as every other read.
     ///
-    /// What it leads to is a name for a purchase, and no word on whose it is.
-    ///
-    /// - Parameter request: the id, and the lane of its requests.
-    /// - Returns: each store's word, a failure included; empty: no store has such ids.
-    /// - Throws: `ReadFailure`, where no store is to blame.
+    /// What it leads to is a name for a purchase, and no word on whose it is. Returns each store's word, a failure included; empty:
+    /// no store has such ids. Throws where no store is to blame.
     package func lookup(_ request: LookupRequest) async throws(ReadFailure) -> [StoreLookup] {
         var lookups: [StoreLookup] = []
         for route in request.claim.routes {
@@ -47,7 +87,7 @@ extension StoresReader {
                 guard let client = sources.googlePlay?.client else { return .impossible(.storeOff) }
                 names = try await client.order(id, lane: lane)?.identifiers ?? []
             case .onsideOrder: names = try await sources.onside?.names(behind: id, request)
-            case .revenueCat: names = try await sources.revenueCat?.names(behind: id, lane: lane)
+            case .revenueCat: names = try await sources.revenueCat?.client.names(behind: id, lane: lane)
             }
             guard let names else { return .impossible(.storeOff) }
             return names.isEmpty ? .unknown : .found(names)
