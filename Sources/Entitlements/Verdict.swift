@@ -131,9 +131,9 @@ package struct TicketRequest: Hashable, Sendable {
     /// When the store takes the sale back, so that the case has to be decided before.
     package var deadline: Instant?
     /// Money was taken a moment ago.
-    package var isUrgent: Bool = false
+    package var isUrgent = false
     /// The claimant has shown a proof.
-    package var isSubmitted: Bool = true
+    package var isSubmitted = true
 
     package var isVisible: Bool {
         switch kind {

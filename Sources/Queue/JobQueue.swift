@@ -4,7 +4,7 @@ package import Postgres
 
 /// Takes jobs from the queue and gives them back.
 ///
-/// Every statement is one round trip and set-based. The states of a row, and what changes them: `QueueRow` of the history tests.
+/// Every statement is one round trip and set-based; `QueueRow` has the states of a row, and what changes them.
 package struct JobQueue: Sendable {
     let pool: PostgresPool
     private let ignoresPause: Bool

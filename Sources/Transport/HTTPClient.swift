@@ -4,14 +4,8 @@ package import HTTPTypes
 package struct HTTPClientResponse: Sendable {
     /// The status code, 100 to 599 from a store that keeps to the standard.
     package var status: Int
-    package var headers: HTTPFields
-    package var body: [UInt8]
-
-    package init(status: Int, headers: HTTPFields = [:], body: [UInt8] = []) {
-        self.status = status
-        self.headers = headers
-        self.body = body
-    }
+    package var headers: HTTPFields = [:]
+    package var body: [UInt8] = []
 }
 
 /// Why no HTTP answer came.

@@ -5,7 +5,7 @@ import Logging
 import Synchronization
 import Testing
 @testable import TextFormats
-import Transport
+@testable import Transport
 
 /// Answers in the shape of RevenueCat's reference; every value is invented.
 enum Fixture {

@@ -25,21 +25,26 @@ struct PipelineMetrics: Sendable {
     }
 
     private init() {
-        func counters<K>(_ label: String, _ dimension: String, _ keys: [K], _ name: (K) -> String) -> [K: Counter] {
-            Dictionary(keys.map { ($0, Counter(label: label, dimensions: [(dimension, name($0))])) }) { $1 }
-        }
-        claimed = counters("entitlement_sync_jobs_claimed_total", "lane", JobLane.allCases, \.label)
+        claimed = Dictionary(
+            uniqueKeysWithValues: JobLane.allCases.map {
+                ($0, Counter(label: "entitlement_sync_jobs_claimed_total", dimensions: [("lane", $0.label)]))
+            }
+        )
         var ended: [Ended: Counter] = [:]
-        for (kind, name) in [(JobKind.restore, "restore"), (.reconcile, "reconcile")] {
+        for kind in [JobKind.restore, .reconcile] {
             for outcome in Outcome.allCases.map(\.rawValue) + ["canceled"] {
                 ended[Ended(kind: kind, outcome: outcome)] = Counter(
                     label: "entitlement_sync_jobs_ended_total",
-                    dimensions: [("kind", name), ("outcome", outcome)]
+                    dimensions: [("kind", kind == .restore ? "restore" : "reconcile"), ("outcome", outcome)]
                 )
             }
         }
         self.ended = ended
-        unknownStatuses = counters("entitlement_sync_unknown_statuses_total", "store", Store.allCases, \.rawValue)
+        unknownStatuses = Dictionary(
+            uniqueKeysWithValues: Store.allCases.map {
+                ($0, Counter(label: "entitlement_sync_unknown_statuses_total", dimensions: [("store", $0.rawValue)]))
+            }
+        )
     }
 
     /// Counts store statuses that the rules do not know.

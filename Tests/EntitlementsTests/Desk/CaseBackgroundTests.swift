@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Foundation
 import Testing
 

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Testing
 
 /// Who is asked about an id that was named for a case, and what their answers come to.

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Testing
 
 /// How a user stood at a moment, rebuilt from what was written down.

@@ -2,7 +2,7 @@ import Entitlements
 import HTTPTypes
 @testable import StoreClients
 import Testing
-import Transport
+@testable import Transport
 
 /// What each refusal of the App Store comes to.
 struct AppStoreErrorTests {

@@ -6,7 +6,7 @@ import Logging
 import StoreSimulator
 import Synchronization
 import Testing
-import Transport
+@testable import Transport
 
 /// The simulator as the App Store of one test: no socket, answers that can be altered, a gate that writes down what it
 /// hears.

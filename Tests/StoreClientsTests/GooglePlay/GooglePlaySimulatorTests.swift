@@ -4,7 +4,7 @@ import Logging
 @testable import StoreClients
 @testable import StoreSimulator
 import Testing
-import Transport
+@testable import Transport
 
 /// The client against the simulator, in the same process and without a socket.
 struct PlayWorld {

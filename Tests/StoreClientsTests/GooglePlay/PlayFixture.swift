@@ -5,7 +5,7 @@ import Logging
 import StoreSimulator
 import Synchronization
 import Testing
-import Transport
+@testable import Transport
 
 /// Answers in the shape of Google Play's reference; every value is invented.
 enum PlayFixture {

@@ -8,7 +8,7 @@ import Logging
 @testable import StoreClients
 import Synchronization
 import TestSupport
-import Transport
+@testable import Transport
 
 /// A Firebase project whose tokens are made here, and Google's key set as it answers at the moment.
 final class FirebaseBench: Sendable {

@@ -5,7 +5,7 @@ import HTTPTypes
 import Logging
 @testable import StoreClients
 import Synchronization
-import Transport
+@testable import Transport
 
 /// An OpenID Connect issuer whose tokens are made here, with a key of each kind, and what it answers at the moment.
 final class IssuerBench: Sendable {

@@ -7,7 +7,7 @@ import Logging
 import StoreSimulator
 import Synchronization
 import Testing
-import Transport
+@testable import Transport
 
 /// A client before a simulated Onside in the same process, and everything that passes between them.
 final class OnsideBench: Sendable {

@@ -1,8 +1,8 @@
-import Entitlements
+package import Entitlements
 
-/// A user's row of the queue: the state machine that the statements of `Sources/Queue` and `sql/functions/queue.sql` carry out.
+/// A user's row of the queue: the state machine that the statements of this folder and `sql/functions/queue.sql` carry out.
 ///
-/// The model of the generated histories is made of it, and the database has to agree after each step.
+/// The model of the tests' generated histories is made of it, and the database has to agree after each step.
 ///
 /// A user has two slots, one of each kind, and behind each a successor: what is requested while a job of the kind runs. One of
 /// the slots at most is active.
@@ -22,29 +22,33 @@ import Entitlements
 /// | cancel | it is a successor | it goes | `JobCommands.cancel` |
 ///
 /// A kind whose cancellation was requested stays active without an owner, until a worker ends the job. A row without jobs goes.
-struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
+package struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
     /// Those that wait, and the active one.
-    private(set) var jobs: [JobKind: Job] = [:]
-    private(set) var successors: [JobKind: Job] = [:]
+    package private(set) var jobs: [JobKind: Job] = [:]
+    package private(set) var successors: [JobKind: Job] = [:]
     /// The lease that owns the row.
-    private(set) var owner: Int32?
-    private(set) var active: JobKind?
-    private(set) var isCanceling = false
+    package private(set) var owner: Int32?
+    package private(set) var active: JobKind?
+    package private(set) var isCanceling = false
     /// Workers that died while they owned the row.
-    private(set) var crashes = 0
+    package private(set) var crashes = 0
 
-    var isEmpty: Bool { jobs.isEmpty }
-    /// A job runs alone after three crashes.
-    var isQuarantined: Bool { crashes >= 3 }
+    /// Crashes after which a job runs alone.
+    package static var quarantineAfter: Int { 3 }
 
-    enum Enqueued: Hashable, Sendable {
+    package init() {}
+
+    package var isEmpty: Bool { jobs.isEmpty }
+    package var isQuarantined: Bool { crashes >= Self.quarantineAfter }
+
+    package enum Enqueued: Hashable, Sendable {
         case queued, joined(Job), becameSuccessor, joinedSuccessor(Job)
     }
 
     /// Queues a job.
     ///
     /// - Returns: where it stands, or which job answers the request instead.
-    mutating func enqueue(_ job: Job, _ kind: JobKind) -> Enqueued {
+    package mutating func enqueue(_ job: Job, _ kind: JobKind) -> Enqueued {
         if active == kind, owner != nil || isCanceling {
             if let successor = successors[kind] { return .joinedSuccessor(successor) }
             successors[kind] = job
@@ -59,38 +63,38 @@ struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
     ///
     /// - Parameter isDue: whether a job is due.
     /// - Returns: `nil`: the row has an owner, or no job is due.
-    func dequeuable(_ isDue: (Job) -> Bool) -> JobKind? {
+    package func dequeuable(_ isDue: (Job) -> Bool) -> JobKind? {
         guard owner == nil, jobs.values.contains(where: isDue) else { return nil }
         if isCanceling, let active { return active }
         guard let restore = jobs[.restore] else { return .reconcile }
         return !isDue(restore) && jobs[.reconcile] != nil ? .reconcile : .restore
     }
 
-    mutating func dequeue(_ kind: JobKind, by epoch: Int32) {
+    package mutating func dequeue(_ kind: JobKind, by epoch: Int32) {
         owner = epoch
         active = kind
     }
 
     /// The job that a lease runs.
-    func running(under epoch: Int32) -> Job? { owner == epoch ? active.flatMap { jobs[$0] } : nil }
+    package func running(under epoch: Int32) -> Job? { owner == epoch ? active.flatMap { jobs[$0] } : nil }
 
     /// Gives the row back at a shutdown, or after its worker has died.
-    mutating func release(afterCrash isCrash: Bool = false) {
+    package mutating func release(afterCrash isCrash: Bool = false) {
         if !isCanceling { active = nil }
         owner = nil
         if isCrash { crashes += 1 }
     }
 
     /// Sends the active job back to wait.
-    mutating func retry() {
+    package mutating func retry() {
         release()
         crashes = 0
     }
 
-    mutating func requestCancel() { isCanceling = true }
+    package mutating func requestCancel() { isCanceling = true }
 
     /// Takes a job out: it has ended, or was canceled while it waited.
-    mutating func remove(_ job: Job, _ kind: JobKind) {
+    package mutating func remove(_ job: Job, _ kind: JobKind) {
         guard successors[kind] != job else {
             successors[kind] = nil
             return
