@@ -65,7 +65,8 @@ package enum ClientError: String, Sendable, CaseIterable {
     }
 
     private static let spellings = Dictionary(
-        uniqueKeysWithValues: names.flatMap { error, names in names.map { ($0, error) } }
+        names.flatMap { error, names in names.map { ($0, error) } },
+        uniquingKeysWith: { first, _ in first }
     )
 
     /// Spellings by meaning: Onside, RevenueCat (names and numbers), StoreKit 1 and 2, Play Billing.

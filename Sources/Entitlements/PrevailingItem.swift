@@ -27,8 +27,8 @@ package struct PrevailingItem: Hashable, Sendable {
         statedAt = items.compactMap(\.statedAt).max()
     }
 
-    /// The places of RevenueCat's items about purchases of which their own store says in the same reading that they are over, that they
-    /// have not begun, or that they end at an unknown time: RevenueCat has not heard of it.
+    /// The places of RevenueCat's items that are outdated: in the same reading, the purchase's own store says that it is
+    /// over, has not begun, or ends at an unknown time.
     static func overruled(_ items: [Observation], counts: [Bool]) -> Set<Int> {
         let over = items.indices.filter { place in
             items[place].source != .revenueCat && counts[place] && items[place].endsOthers

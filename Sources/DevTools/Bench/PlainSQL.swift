@@ -55,13 +55,16 @@ struct PlainSQL {
             script,
             ["-c", "80", "-j", "2", "-R", "\(perSecond)", "-T", "\(seconds)", "-l", "--log-prefix", log]
         )
-        let files = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
-        return try files.flatMap { file in
-            try String(contentsOf: file, encoding: .utf8).split(separator: "\n").compactMap { line in
-                // The third field: microseconds since the planned start.
-                line.split(separator: " ").dropFirst(2).first.flatMap { Double($0) }.map { $0 / 1000 }
+        // The third field is the time since the planned start in microseconds, the fifth the second of the end.
+        let lines = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil).flatMap {
+            try String(contentsOf: $0, encoding: .utf8).split(separator: "\n").compactMap { line in
+                let fields = line.split(separator: " ").map { Double($0) ?? 0 }
+                return fields.count > 4 ? (took: fields[2] / 1000, at: fields[4]) : nil
             }
         }
+        // Its connections are new, and their plans: the worker's are not.
+        let begins = (lines.map(\.at).min() ?? 0) + 2
+        return lines.filter { $0.at >= begins }.map(\.took)
     }
 
     /// - Returns: what `pgbench` printed.

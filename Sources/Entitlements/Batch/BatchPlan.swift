@@ -80,7 +80,9 @@ package struct BatchPlan {
             Array(Set(observation.identifiers.compactMap { holders[$0.key] }))
         }
         let ids = Set(rows.joined().map(\.id))
-        let isOutranked = isDated || !dated.isDisjoint(with: ids.union((ledger + contested).map(\.id)))
+        // Hardly ever anything is dated.
+        let isOutranked =
+            isDated || !dated.isEmpty && !dated.isDisjoint(with: ids.union((ledger + contested).map(\.id)))
         // An older read than the one applied last says nothing new, and its silence says something wrong.
         let isOlder = facts?.readAt.map { $0 > item.reading.askedAt && item.reading.coverage != .none } ?? false
         guard !isOutranked, !isOlder else {
