@@ -49,9 +49,9 @@ package struct Worker: Service {
 
     /// How a worker reads the stores, and what it does at them.
     package struct Stores: Sendable {
-        package var reader: StoreReader
+        package var reader: JobReader
         /// Reads for agents and operators, on support's share of the limits; `nil`: dry runs are not answered.
-        package var dryRunReader: StoreReader?
+        package var dryRunReader: JobReader?
         package var limiters: StoreRateLimiters
         /// What stores can list of what they sent.
         package var lists: [StoreList] = []
@@ -61,7 +61,7 @@ package struct Worker: Service {
         /// Goes on for the support desk.
         package var desk: [any Service] = []
 
-        package init(reader: StoreReader, limiters: StoreRateLimiters) {
+        package init(reader: JobReader, limiters: StoreRateLimiters) {
             self.reader = reader
             self.limiters = limiters
         }

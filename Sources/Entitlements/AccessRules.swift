@@ -28,7 +28,7 @@ package struct AccessRule: Sendable {
 
 /// Every word a store can say, and what it means.
 ///
-/// The store's own `gives_access` decides; the status only explains.
+/// The store's own `gives_access` decides; where it is false, the status says whether access has ended.
 package let accessRules: [AccessRule] = [
     //         kind           status            gives access  accessState
     AccessRule(.subscription, .trialing, true, .access),

@@ -1,4 +1,4 @@
-/// What other items of the same reading say against an item.
+/// How other items of a reading change whose an item is; what tickets follow is in `Tickets.swift`.
 extension AttributedReading {
     /// Judges items that are new to the ledger by the rows of each other item of their purchase: it may be another user's.
     mutating func judgeNew(_ items: [Int]) {

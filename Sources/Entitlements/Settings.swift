@@ -27,7 +27,7 @@ extension DecisionSettings {
     package init() { self.init(mode: .full) }
 }
 
-/// Whether a demotion still fits under the brake.
+/// How many unannounced demotions a rolling day allows: a share of the subscribers, at least a minimum.
 package struct DemotionBrake: Hashable, Sendable {
     package var percent: Double
     package var minimum: Int

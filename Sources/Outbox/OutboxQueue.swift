@@ -74,7 +74,7 @@ package struct OutboxQueue: Sendable {
 
     /// Notes for the operator that messages were given up.
     func alarm() async throws(PostgresError) {
-        try await Alarms.note(
+        try await Alarms.raise(
             "outbox_dead",
             "Messages could not be delivered for three days and were given up: see outbox.last_error.",
             in: pool

@@ -2,12 +2,12 @@ package import Entitlements
 package import FoundationEssentials
 package import Postgres
 
-/// The statements that end or delay jobs, inside the transaction of their effects.
+/// The statements that lock, end, delay and enqueue jobs inside the transaction of their effects.
 package enum JobEnds {
     /// Locks the rows of jobs that are still this process's; leaves out rows that another transaction has locked.
     ///
     /// Answers by user key with the job that runs there, and whether its cancellation was asked for.
-    package static func lock(_ userKeys: [Int64], epoch: Int32) -> PostgresRequest<[Int64: Held]> {
+    package static func lock(_ userKeys: [Int64], epoch: Int32) -> PostgresRequest<[Int64: Running]> {
         PostgresRequest(rows(userKeys, epoch, "FOR UPDATE SKIP LOCKED"), read: held)
     }
 
@@ -16,7 +16,7 @@ package enum JobEnds {
         _ userKeys: [Int64],
         epoch: Int32,
         on connection: PostgresConnection
-    ) async throws(PostgresError) -> [Int64: Held] {
+    ) async throws(PostgresError) -> [Int64: Running] {
         guard !userKeys.isEmpty else { return [:] }
         return try held(await connection.query(rows(userKeys, epoch)))
     }
@@ -30,11 +30,11 @@ package enum JobEnds {
         """
     }
 
-    /// A row that is this process's.
-    package typealias Held = (id: UUID?, cancel: Bool)
+    /// The job that runs in a row that is this process's.
+    package typealias Running = (id: UUID?, cancel: Bool)
 
-    private static func held(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Held] {
-        var found: [Int64: Held] = [:]
+    private static func held(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Running] {
+        var found: [Int64: Running] = [:]
         found.reserveCapacity(rows.count)
         for row in rows {
             let (userKey, cancel, id) = try row.decode(Int64.self, Bool.self, UUID?.self)

@@ -47,7 +47,7 @@ package struct Partitions: Sendable {
         }
         let missing = try await pool.query(Self.missing).first?.decode(Int64.self, at: 0) ?? 0
         if missing > 0 {
-            try await Alarms.note(
+            try await Alarms.raise(
                 "partitions_low",
                 "\(missing) partitions for the next \(Self.daysAhead) days are missing: an open transaction keeps"
                     + " workers from making them (pg_locks on job_history, job_request, decision and observation). Requests are accepted meanwhile.",

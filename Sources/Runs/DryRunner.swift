@@ -8,13 +8,13 @@ import ServiceLifecycle
 /// Answers operators and agents who ask what a reconcile would do; it writes nothing else, in no mode.
 package struct DryRunner: Service {
     private let dryRuns: DryRuns
-    private let reader: StoreReader
+    private let reader: JobReader
     private let apply: Apply
     private let lease: WorkerLease
     private let logger: Logger
 
     /// `reader` reads the stores on support's share of their limits; without the process's `lease` others answer.
-    package init(_ dryRuns: DryRuns, reader: StoreReader, apply: Apply, lease: WorkerLease, logger: Logger) {
+    package init(_ dryRuns: DryRuns, reader: JobReader, apply: Apply, lease: WorkerLease, logger: Logger) {
         self.dryRuns = dryRuns
         self.reader = reader
         self.apply = apply

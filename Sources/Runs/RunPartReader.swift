@@ -13,7 +13,7 @@ package struct RunPartReader: Service {
     private static let mostPostponements = 30
 
     private let parts: RunParts
-    private let reader: StoreReader
+    private let reader: JobReader
     private let apply: Apply
     /// This process's; without one others read.
     private let lease: WorkerLease
@@ -28,7 +28,7 @@ package struct RunPartReader: Service {
 
     package init(
         _ parts: RunParts,
-        reader: StoreReader,
+        reader: JobReader,
         apply: Apply,
         lease: WorkerLease,
         inFlight: InFlightJobs,

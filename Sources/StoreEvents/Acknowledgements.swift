@@ -90,7 +90,7 @@ package struct Acknowledgements: Sendable {
 
     /// Notes for the operator that a sale was lost.
     package func alarm(_ name: String, _ detail: String) async throws(PostgresError) {
-        try await Alarms.note(name, detail, in: pool)
+        try await Alarms.raise(name, detail, in: pool)
     }
 
     /// Whether some have neither come to an end nor been postponed.

@@ -95,8 +95,7 @@ package struct Listings: Sendable {
 
     /// Notes for the operator that a store refuses our credentials.
     package func noteRefusal(by store: Store) async throws {
-        guard let words = CredentialAlarm.advice[store] else { return }
-        try await Alarms.note(CredentialAlarm.name(of: store), words, in: pool)
+        try await Alarms.raise(CredentialAlarm.name(of: store), CredentialAlarm.advice(on: store), in: pool)
     }
 
     /// Postpones a list that has failed so often in a row by now.

@@ -42,10 +42,10 @@ struct InFlightJobsTests {
         #expect(Set(jobsInFlight.heldKeys) == [1])
         let first = jobsInFlight.take(upTo: 10, at: now)
         #expect(jobsInFlight.count == 2 && Set(jobsInFlight.heldKeys) == [1])
-        jobsInFlight.settle(first, putBack: [])
+        jobsInFlight.giveBack(first, putBack: [])
         #expect(jobsInFlight.count == 1 && jobsInFlight.heldKeys == [1], "the second reading is still under way")
         jobsInFlight.endReading(read(twice), epoch: 1)
-        jobsInFlight.settle(jobsInFlight.take(upTo: 10, at: now), putBack: [])
+        jobsInFlight.giveBack(jobsInFlight.take(upTo: 10, at: now), putBack: [])
         #expect(jobsInFlight.count == 0 && jobsInFlight.heldKeys.isEmpty)
     }
 
@@ -57,7 +57,7 @@ struct InFlightJobsTests {
         #expect(jobsInFlight.slotsTaken == jobs.count)
         var taken = jobsInFlight.take(upTo: jobs.count, at: now)
         for place in taken.indices { taken[place].postponements = 1 }
-        jobsInFlight.settle(
+        jobsInFlight.giveBack(
             taken.map { item in
                 var item = item
                 item.postponements = 0
@@ -68,7 +68,7 @@ struct InFlightJobsTests {
         #expect(jobsInFlight.count == jobs.count && jobsInFlight.slotsTaken == 1 && jobsInFlight.background == 0)
         let again = jobsInFlight.take(upTo: jobs.count, at: now)
         #expect(jobsInFlight.slotsTaken == 1, "while it is tried again as well")
-        jobsInFlight.settle(again, putBack: [])
+        jobsInFlight.giveBack(again, putBack: [])
         #expect(jobsInFlight.count == 0 && jobsInFlight.slotsTaken == 0)
     }
 
@@ -79,7 +79,7 @@ struct InFlightJobsTests {
         for job in jobs { jobsInFlight.endReading(read(job), epoch: 1) }
         let taken = jobsInFlight.take(upTo: 10, at: now)
         #expect(jobsInFlight.slotsTaken == 3 && jobsInFlight.background == 2)
-        jobsInFlight.settle(taken, putBack: [])
+        jobsInFlight.giveBack(taken, putBack: [])
         #expect(jobsInFlight.slotsTaken == 0 && jobsInFlight.background == 0)
     }
 
@@ -120,7 +120,7 @@ struct InFlightJobsTests {
         #expect(jobsInFlight.gatheringEnd(at: .now) == nil, "nothing to wait with")
         var later = taken
         for index in later.indices { later[index].notBefore = .now + .seconds(60) }
-        jobsInFlight.settle(taken, putBack: later)
+        jobsInFlight.giveBack(taken, putBack: later)
         #expect(jobsInFlight.gatheringEnd(at: .now) == nil, "what was put off waits by itself")
         for job in jobs.dropFirst(2) { jobsInFlight.endReading(read(job), epoch: 1) }
         #expect(jobsInFlight.gatheringEnd(at: .now) == nil, "enough is there")
@@ -174,7 +174,7 @@ struct InFlightJobsTests {
         let taken = jobsInFlight.take(upTo: 1, at: .now)
         var later = taken
         for index in later.indices { later[index].notBefore = .now - .seconds(1) }
-        jobsInFlight.settle(taken, putBack: later)
+        jobsInFlight.giveBack(taken, putBack: later)
         await jobsInFlight.readyToApply.wait()
         jobsInFlight.endReading(read(job(2)), epoch: 1)
         await jobsInFlight.readyToApply.wait()

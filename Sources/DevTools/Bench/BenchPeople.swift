@@ -15,7 +15,7 @@ struct BenchPeople {
     var listening: PostgresConfiguration
     var logger: Logger
     /// Runs a worker with a store until the task is cancelled.
-    var work: @Sendable (StoreReader, PostgresListener) async throws -> Void
+    var work: @Sendable (JobReader, PostgresListener) async throws -> Void
 
     private enum Step { case asked, accepted, begun, answered }
 
@@ -44,7 +44,7 @@ struct BenchPeople {
     func measure(_ users: [String], perSecond: Int, storeLatency: Duration) async throws -> Times {
         let watches = Stopwatches()
         let memory = memoryStore()
-        let reader = StoreReader { job in
+        let reader = JobReader { job in
             watches.note(.begun, of: job.id)
             if storeLatency > .zero { try? await Task.sleep(for: storeLatency, tolerance: .zero) }
             return await memory.read(job)

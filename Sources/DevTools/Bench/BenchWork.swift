@@ -256,7 +256,7 @@ struct BenchWork {
     }
 
     /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
-    func work(_ reader: StoreReader, listener: PostgresListener? = nil) async throws {
+    func work(_ reader: JobReader, listener: PostgresListener? = nil) async throws {
         let config = runtime.config
         var settings = Worker.Settings(
             concurrency: max(1500, config.worker.concurrency),

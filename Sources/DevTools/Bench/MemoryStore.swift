@@ -4,11 +4,11 @@ import Reconciliation
 
 /// A store that answers from memory: every user has one active subscription, whose period begins at `start`, or with
 /// each reading.
-func memoryStore(from start: Instant? = nil) -> StoreReader {
+func memoryStore(from start: Instant? = nil) -> JobReader {
     @Sendable func identifier(_ value: String, _ store: String, _ kind: String) -> PurchaseIdentifier {
         PurchaseIdentifier(value: value, store: store, environment: "production", kind: kind)
     }
-    return StoreReader { job in
+    return JobReader { job in
         let begins = start ?? job.claimedAt
         var item = Observation(
             kind: .subscription,

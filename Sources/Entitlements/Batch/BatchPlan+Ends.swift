@@ -5,7 +5,7 @@ extension BatchPlan {
         switch failure.code {
         case .unauthorized:
             let store = failure.store ?? .revenueCat
-            alarms[CredentialAlarm.name(of: store)] = CredentialAlarm.advice[store]
+            alarms[CredentialAlarm.name(of: store)] = CredentialAlarm.advice(on: store)
         case .unmapped: break
         // Not where the reading is incomplete only because its first part sufficed for a yes: that meets no limit.
         case .incomplete where item.reading.failure?.code == .incomplete:

@@ -95,15 +95,15 @@ package final class Applier: Service {
                 await jobs.readyToApply.wait(upTo: .milliseconds(50))
                 continue
             }
-            let putBack = await settle(items, at: clock)
-            jobs.settle(items, putBack: putBack)
+            let putBack = await applyHalving(items, at: clock)
+            jobs.giveBack(items, putBack: putBack)
             // The dequeuer waits for notifications and due times, and has to know of free slots only where it lacked them.
             if jobs.lacksRoom || jobs.count == 0 { signals.dequeue.raise() }
         }
     }
 
     /// Applies a batch, and halves it where the data of one job spoils it.
-    private func settle(_ items: [InFlightJobs.Item], at clock: ContinuousClock) async -> [InFlightJobs.Item] {
+    private func applyHalving(_ items: [InFlightJobs.Item], at clock: ContinuousClock) async -> [InFlightJobs.Item] {
         guard let epoch = items.first?.epoch else { return [] }
         let started = clock.now
         do {
@@ -192,7 +192,7 @@ package final class Applier: Service {
 
     private func halve(_ items: [InFlightJobs.Item], at clock: ContinuousClock) async -> [InFlightJobs.Item] {
         let middle = items.count / 2
-        return await settle(Array(items[..<middle]), at: clock) + settle(Array(items[middle...]), at: clock)
+        return await applyHalving(Array(items[..<middle]), at: clock) + applyHalving(Array(items[middle...]), at: clock)
     }
 
     /// Ends a job that can't even be refused in the usual way, touching neither its user nor the ledger.

@@ -11,7 +11,7 @@ extension Apply {
         var switches: Switches
         var users: [ExactText: User]
         var facts: [Int64: UserFacts]
-        var locked: [Int64: JobEnds.Held]
+        var locked: [Int64: JobEnds.Running]
         var named: [PurchaseIdentifierKey: Int64]
         var ledger: LedgerReads.Ledger
         /// Nothing of it will be written.
@@ -99,7 +99,7 @@ extension Apply {
                 LedgerReads.ledger(ours.map(\.job.userKey))
             )
         }
-        let ahead = RecordsAhead(facts, holders, ledger, at: switches.now)
+        let ahead = ClockSetBack(facts, holders, ledger, at: switches.now)
         var dated: (users: Set<Int64>, purchases: Set<Int64>) = ([], [])
         if !ahead.isEmpty, scene.isDryRun {
             for item in ours { facts[item.job.userKey]?.date(notAfter: item.reading.askedAt) }
@@ -122,7 +122,7 @@ extension Apply {
             plan.firstSeenByEvent = firstSeenByEvent
             plan.dated = dated.purchases
             if !dated.users.isEmpty || !dated.purchases.isEmpty {
-                plan.alarms[RecordsAhead.alarm] = RecordsAhead.advice
+                plan.alarms[ClockSetBack.alarm] = ClockSetBack.advice
             }
             for item in ours where !postponed.contains(item.job.userKey) {
                 let key = item.job.userKey
@@ -156,7 +156,7 @@ extension Apply {
         let wanted = limit(decided.map(\.decision), holds: holds, allowance: nil).count(where: \.countsTowardBrake)
         var allowed: Int?
         if wanted > 0 {
-            let (allowance, limit) = try await BrakeStore.allowance(
+            let (allowance, dayLimit) = try await BrakeStore.allowance(
                 settings.brake,
                 wanted: wanted,
                 countingFor: settings.countLimit,
@@ -164,7 +164,7 @@ extension Apply {
             )
             allowed = allowance
             // Users who are read one by one are in no run that would stop, and a mistake would use its share every day.
-            if limit > 0, 2 * (limit - allowance + min(wanted, allowance)) >= limit {
+            if dayLimit > 0, 2 * (dayLimit - allowance + min(wanted, allowance)) >= dayLimit {
                 plan.alarms["demotion_brake_half"] =
                     "Half of the demotions that a day may have are written. See the rules of the last decisions, and"
                     + " entitlement-sync pause demotions if something is wrong."

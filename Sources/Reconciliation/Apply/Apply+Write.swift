@@ -53,7 +53,7 @@ extension Apply {
         try await noteConfirmations(&plan, on: connection)
         let confirming = plan.confirming
         var requests = ledgerWrites(plan, fresh: fresh) + LedgerWrites.noteMovedAway(plan.movedAway)
-        requests += Alarms.raise(plan.alarms)
+        requests += Alarms.statements(raising: plan.alarms)
         if isObserving {
             try await connection.send(requests)
             try await predictAssets(&plan.effects, on: connection)

@@ -26,8 +26,9 @@ package struct Apply: Sendable {
 
     /// Applies a batch.
     ///
-    /// The jobs are of different users, leased under `epoch`; nothing is written once that lease has ended. After an error only
-    /// the jobs' rows show whether the transaction took place.
+    /// The jobs are of different users, leased under `epoch`; nothing is written if that lease has ended when the transaction
+    /// takes its locks, and until it ends no other worker gets the jobs. After an error only the jobs' rows show whether the
+    /// transaction took place.
     package func callAsFunction(_ batch: [ReadJob], epoch: Int32) async throws -> ApplyReport {
         var tries = 0
         var assetsApart = false
@@ -98,7 +99,7 @@ package struct Apply: Sendable {
             if job.kind == .restore { dead.messageKey = .unavailable }
             dead.lastError = (fault == nil ? ReadFailure.Code.refused : .adapterRefused).rawValue
             if let fault {
-                try await connection.send(Alarms.raise([AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]))
+                try await connection.send(Alarms.statements(raising: [AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]))
             }
             if settings.publishes, settings.decision.mode != .observe {
                 try await connection.send(OutboxWrites.insert(outboxMessages([], [dead])))

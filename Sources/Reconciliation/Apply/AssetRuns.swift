@@ -211,7 +211,7 @@ package struct AssetRuns: Sendable {
             )
         }
         let advice = "The host's database refuses to change an asset: see asset_batch.failed, and mend it."
-        try await connection.send(Alarms.raise(["asset_refused": advice]))
+        try await connection.send(Alarms.statements(raising: ["asset_refused": advice]))
         // Others have their turn before the next one. Where no asset is left to step over twice in a row, it was none that was
         // refused, but the change as such: that is for an operator to mend.
         try await connection.query(

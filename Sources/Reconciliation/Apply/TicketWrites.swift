@@ -139,7 +139,7 @@ enum TicketWrites {
         let advice =
             "RevenueCat moves purchases back and forth between accounts: set its restore behavior to \"Keep with original App User"
             + " ID\" (project settings). The tickets of the kind external_transfer name the accounts."
-        try await connection.send(Alarms.raise(["owner_bounces": advice]))
+        try await connection.send(Alarms.statements(raising: ["owner_bounces": advice]))
         return tickets.filter {
             $0.request.kind != .externalTransfer || $0.request.purchase.map(touched.contains) != true
         }

@@ -13,7 +13,7 @@ package final class Dequeuer: Service {
     private static let crashLimit = 13
 
     private let queue: JobQueue
-    private let reader: StoreReader
+    private let reader: JobReader
     private let lease: WorkerLease
     private let jobs: InFlightJobs
     private let dequeue: DequeueSignal
@@ -28,7 +28,7 @@ package final class Dequeuer: Service {
     /// do, which ends the service (`nil`: it runs until shutdown).
     package init(
         _ queue: JobQueue,
-        reader: StoreReader,
+        reader: JobReader,
         lease: WorkerLease,
         jobs: InFlightJobs,
         dequeue: DequeueSignal,

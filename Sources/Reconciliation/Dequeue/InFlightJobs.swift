@@ -169,7 +169,7 @@ package final class InFlightJobs: Sendable {
     }
 
     /// Gives back the jobs that could not be applied; the rest of `taken` is no longer held here.
-    func settle(_ taken: [Item], putBack: [Item]) {
+    func giveBack(_ taken: [Item], putBack: [Item]) {
         state.withLock { state in
             state.applyingCount -= taken.count
             state.retriedCount -= taken.count { $0.postponements > 0 }

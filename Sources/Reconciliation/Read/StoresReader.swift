@@ -9,7 +9,7 @@ package import StoreEvents
 import Synchronization
 
 /// Asks the stores about a claimed job.
-package struct StoreReader: Sendable {
+package struct JobReader: Sendable {
     package var read: @Sendable (ClaimedJob) async -> Reading
 
     /// Asks the stores who an event is about; `nil`: it is not known how.
@@ -88,12 +88,12 @@ package final class StoresReader: Sendable {
     }
 
     /// The reader as the pipeline takes it.
-    package var reader: StoreReader {
-        StoreReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
+    package var reader: JobReader {
+        JobReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
     }
 
     /// The same for people who ask what a job would come to, and wait for it.
-    package var dryRunReader: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }
+    package var dryRunReader: JobReader { JobReader { [self] job in await read(job, lane: .support) } }
 
     func read(_ job: ClaimedJob, lane: Lane? = nil, everything: Bool = false) async -> Reading {
         let askedAt = job.databaseTime(at: .now)

@@ -81,7 +81,7 @@ package struct EvidenceCollector: Service {
                     metadata: ["ticket.id": "\(ticketID)", "error.code": "\(code)"]
                 )
                 if failure == nil || failure?.treatment == .park {
-                    try await Alarms.note(
+                    try await Alarms.raise(
                         "evidence_uncollected",
                         "The evidence of a ticket can't be collected: see error in the table evidence_request.",
                         in: records.pool
@@ -144,7 +144,7 @@ package struct EvidenceCollector: Service {
             // A store did not say what an id leads to.
             waits.append(Self.patience)
             if failure.treatment == .park {
-                try await Alarms.note(
+                try await Alarms.raise(
                     "lookup_refused",
                     "A store refuses lookups of ids that claimants named: see the evidence of open tickets, and the store's credentials.",
                     in: records.pool

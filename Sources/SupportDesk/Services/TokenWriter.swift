@@ -56,7 +56,7 @@ package struct TokenWriter: Service {
                     let wait = max(error.retryAfter ?? .zero, Self.pause(due.tries))
                     return try await tokens.putOff(due, for: wait, error: error.code.rawValue)
                 }
-                try await Alarms.note(
+                try await Alarms.raise(
                     "account_token",
                     "The App Store gave no answer to the account token of a purchase that was transferred, in \(Self.mostTries) "
                         + "tries: see the table transfer_token, and entitlement-sync ticket ID token, which tries again.",

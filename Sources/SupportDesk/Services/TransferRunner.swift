@@ -148,7 +148,7 @@ package struct TransferRunner: Service {
     }
 
     private func raise(_ detail: String) async throws {
-        try await Alarms.note(
+        try await Alarms.raise(
             "transfer_unclear",
             detail + ": see the tables transfer and transfer_step, and entitlement-sync ticket ID resolve.",
             in: transfers.pool
@@ -156,7 +156,7 @@ package struct TransferRunner: Service {
     }
 
     private func raiseKey() async throws {
-        try await Alarms.note(
+        try await Alarms.raise(
             "credentials.revenuecat_transfer",
             "RevenueCat refuses REVENUECAT_TRANSFER_API_KEY: give it the right to write customer information.",
             in: transfers.pool

@@ -3,11 +3,11 @@ import Ledger
 import Postgres
 import Queue
 
-/// Records of a batch whose times lie ahead of the database's clock.
+/// The alarm `clock_set_back`: records of a batch whose times lie ahead of the database's clock.
 ///
 /// The clock was set back, or a server with another clock took over. What such a record says would outrank every reading
 /// until its time has come, so it is dated to the present, and its users are read again.
-struct RecordsAhead {
+struct ClockSetBack {
     private var users: [Int64] = []
     private var purchases: Set<Int64> = []
 
