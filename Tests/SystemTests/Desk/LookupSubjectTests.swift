@@ -1,6 +1,7 @@
 import Entitlements
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// Which purchase a case is about, as the ids that were reported for it lead to one.
@@ -91,11 +92,10 @@ import Testing
                 #expect(try await subject() == "google_play")
                 try await at.world.heal()
                 // A store that was silent is asked again in a moment, not at once.
-                for _ in 0..<20 where try await subject() != "app_store" {
-                    try await Task.sleep(for: .milliseconds(300))
+                try await eventually("the order that the agent gave is not found") {
                     try await at.scene.collect(ticket)
+                    return try await subject() == "app_store"
                 }
-                #expect(try await subject() == "app_store")
             }
         }
     }

@@ -59,17 +59,7 @@ import Testing
             async let reset: Void = world.pool.withTransaction { connection in
                 try await connection.query("SELECT FROM entitlement_sync.operator WHERE name = 'ann' FOR UPDATE")
                 isLocked.yield()
-                // Long enough for the other to come to the lock, which is looked for.
-                for _ in 0..<500 {
-                    let waiting = try await connection.query(
-                        """
-                        SELECT count(*) FROM pg_locks AS l
-                         WHERE NOT l.granted AND l.transactionid = pg_current_xact_id()::xid
-                        """
-                    )
-                    if try waiting.first?.decode(Int64.self, at: 0) ?? 0 > 0 { break }
-                    try await Task.sleep(for: .milliseconds(10))
-                }
+                try await world.untilBlocked("the decision does not wait for the operator's row")
                 try await connection.query(
                     """
                     DELETE FROM entitlement_sync.operator_session AS s USING entitlement_sync.operator AS o
@@ -78,7 +68,6 @@ import Testing
                 )
             }
             _ = await locked.first { _ in true }
-            // What is only looked at waits for no row.
             await expectRefusal { _ = try await desk.acting(ann, "refuse") }
             try await reset
         }

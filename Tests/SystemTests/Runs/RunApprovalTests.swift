@@ -145,7 +145,7 @@ import Testing
             await #expect(throws: RunRecords.Refusal.nothingToRelease) {
                 try await scene.runs.release(dry.id, hash: hash, by: "ann")
             }
-            // While demotions are paused the review waits.
+            // While demotions are paused the review waits, though the planner comes to it every 250 ms.
             try await scene.world.controls.set("demotions", paused: true)
             try await scene.world.working(scene.setup) { try await Task.sleep(for: .milliseconds(600)) }
             #expect(try #require(try await scene.runs.run(first)).state == .applying)

@@ -113,6 +113,7 @@ import Testing
                     var most: Int64 = 0
                     while !Task.isCancelled {
                         most = max(most, try await world.number("SELECT count(*) FROM entitlement_sync.queue"))
+                        // A sample every few milliseconds, for as long as the run goes on.
                         try? await Task.sleep(for: .milliseconds(3))
                     }
                     return most
