@@ -49,6 +49,7 @@ import UserRequests
                             }
                         } catch { refused.append("\(user): \(error)") }
                         slowest = max(slowest, .now - asked)
+                        // Spread over a second of upkeep.
                         try? await Task.sleep(for: .milliseconds(20))
                     }
                     group.cancelAll()

@@ -94,6 +94,7 @@ struct PeriodicServiceTests {
         let steps = Steps()
         let service = PeriodicService("test", every: .seconds(1), logger: .quiet) {
             _ = steps.note()
+            // Hangs until it is cancelled.
             try await Task.sleep(for: .seconds(3600))
             return .idle
         }
@@ -159,6 +160,7 @@ struct PeriodicServiceTests {
         let (overlap, steps) = (Overlap(), Steps())
         let upkeep = PeriodicService("test", .upkeep, every: .milliseconds(1), logger: .quiet) {
             overlap.begin()
+            // Long enough for a second service to begin beside it.
             try? await Task.sleep(for: .milliseconds(5))
             overlap.end()
             _ = steps.note()
@@ -181,6 +183,7 @@ struct PeriodicServiceTests {
             group.addTask {
                 await finish(within: .milliseconds(200)) {
                     _ = last.note()
+                    // Goes on past its time, which ends it.
                     try? await Task.sleep(for: .seconds(3600))
                 }
             }

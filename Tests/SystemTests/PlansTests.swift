@@ -85,23 +85,21 @@ import UserRequests
                         jobs.append(try await app.restore(wish).id)
                     }
                 }
-                try await untilEnded(jobs, app)
+                try await untilEnded(jobs, app, in: world)
             }
         }
         for number in users { _ = try await world.reconcile("user-\(number)") }
         try await world.until("SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int")
     }
 
-    private static func untilEnded(_ jobs: [UUID], _ app: AppRequests) async throws {
-        let deadline = ContinuousClock.now + .seconds(60)
-        var open = jobs
-        while true {
-            // Each answer reads a row, so what has ended is not asked for again.
-            open = try await app.answers(open).filter { !$0.hasEnded }.map(\.id)
-            if open.isEmpty { return }
-            try #require(ContinuousClock.now < deadline, "restores do not end")
-            try await Task.sleep(for: .milliseconds(300))
-        }
+    /// Reads the answers of restores that wait, and again once all have ended: not between, for each answer reads a row.
+    private static func untilEnded(_ jobs: [UUID], _ app: AppRequests, in world: World) async throws {
+        _ = try await app.answers(jobs)
+        try await world.until(
+            "SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int",
+            comment: "restores do not end"
+        )
+        #expect(try await app.answers(jobs).allSatisfy(\.hasEnded))
     }
 
     /// The indexes and tables of which much more is read than is wanted, with the rows they gave.

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -248,13 +249,7 @@ struct RaceTests {
                 try await host.query("INSERT INTO entitlement_sync.purchase_identifier SELECT * FROM names")
                 let job = try await world.restore("new")
                 try await world.working {
-                    try await world.until(
-                        """
-                        SELECT count(*) FROM pg_stat_activity
-                         WHERE datname = current_database() AND wait_event_type = 'Lock'
-                        """,
-                        comment: "the worker did not meet the other writer"
-                    )
+                    try await world.untilBlocked("the worker did not meet the other writer")
                     try await host.query("COMMIT AND CHAIN")
                     try await world.until(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
@@ -304,8 +299,8 @@ struct RaceTests {
                 try await host.query("SELECT id FROM users ORDER BY id FOR UPDATE")
                 try await world.working {
                     for user in users {
-                        while try await world.storeRequests(for: user) == asked {
-                            try await Task.sleep(for: .milliseconds(5))
+                        try await eventually("the store is not asked") {
+                            try await world.storeRequests(for: user) != asked
                         }
                     }
                     // Another worker has read both meanwhile: ann as a whole, of bob one purchase.

@@ -137,7 +137,7 @@ struct RecoveryTests {
                 host=127.0.0.1,127.0.0.1 port=\(standby.port),\(primary.port) user=postgres dbname=\(world.database.name)
                 """
             try await world.working(setup) {
-                while try await refused() == before { try await Task.sleep(for: .milliseconds(5)) }
+                try await eventually("the standby refuses nothing") { try await refused() != before }
                 #expect(try await world.status(job).state == "queued")
                 #expect(try await world.storeRequests(for: "ann") == 0)
                 #expect(try await world.type(of: "ann") == "free")
@@ -230,6 +230,7 @@ struct RecoveryTests {
                             "SELECT (count(*) = 20)::integer::bigint FROM users WHERE id LIKE 'user-%' AND type = 'subscriber'",
                             comment: "others wait too"
                         )
+                        // Longer than the two seconds until the worker tries again to run a job alone.
                         try await Task.sleep(for: .milliseconds(2500))
                         try await world.pool.query("UPDATE users SET type = 'free' WHERE id LIKE 'user-%'")
                     }

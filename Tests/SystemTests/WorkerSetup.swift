@@ -91,6 +91,17 @@ extension World {
         try await eventually(comment ?? "waited in vain") { try await number(query) != 0 }
     }
 
+    /// Waits until a session waits for a lock that another transaction holds.
+    func untilBlocked(_ comment: Comment) async throws {
+        try await until(
+            """
+            SELECT count(*) FROM pg_catalog.pg_stat_activity AS a
+             WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
+            """,
+            comment: comment
+        )
+    }
+
     private func runWorker(_ setup: WorkerSetup) async throws {
         let configuration = PostgresConfiguration(
             connectionString: setup.database ?? database.url,

@@ -41,16 +41,7 @@ struct DeskCase: Sendable {
             let job = try await world.restore("claimant", proofs: proof, clientError: "7")
             try await world.work()
             #expect(try await world.status(job).outcome == "store_account_mismatch")
-            let desk = DeskPeople(world: world)
-            let admin = try await desk.enter("root", .admin)
-            let scene = DeskCase(
-                world: world,
-                desk: desk,
-                admin: admin,
-                ann: try await desk.enter("ann", .agent, by: admin),
-                bea: try await desk.enter("bea", .approver, by: admin),
-                cid: try await desk.enter("cid", .senior, by: admin)
-            )
+            let scene = try await DeskCase(in: world)
             let ticket = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
             try await body(scene, ticket)
         }
@@ -71,6 +62,16 @@ struct DeskCase: Sendable {
 
     func state(_ ticket: Int64) async throws -> String? {
         try await world.texts("SELECT t.state FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)").first
+    }
+
+    /// Changes the owner's subscription at RevenueCat.
+    func changeOwner(state: String = "active", ends: String) async throws {
+        try await world.change(
+            "owner",
+            """
+            {"subscriptions":[{"state":"\(state)","ends":"\(ends)","store_subscription_identifier":"200000070000001"}]}
+            """
+        )
     }
 
     /// Has the evidence collected now, by a worker that runs already.
@@ -144,5 +145,27 @@ struct DeskCase: Sendable {
     /// How often RevenueCat was called to move something.
     func calls() async throws -> Int64 {
         try await world.number("SELECT coalesce(sum(x.calls), 0)::bigint FROM entitlement_sync.transfer AS x")
+    }
+
+    /// The outbox messages about tickets, oldest first: user, topic and content.
+    func ticketMessages() async throws -> [String] {
+        try await world.texts(
+            """
+            SELECT concat_ws(' ', u.user_id, o.topic, o.data::text) FROM entitlement_sync.outbox AS o
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = o.user_key WHERE o.topic LIKE 'ticket.%' ORDER BY o.id
+            """
+        )
+    }
+}
+
+extension DeskCase {
+    /// A desk in a world, with its operators.
+    init(in world: World) async throws {
+        self.world = world
+        desk = DeskPeople(world: world)
+        admin = try await desk.enter("root", .admin)
+        ann = try await desk.enter("ann", .agent, by: admin)
+        bea = try await desk.enter("bea", .approver, by: admin)
+        cid = try await desk.enter("cid", .senior, by: admin)
     }
 }

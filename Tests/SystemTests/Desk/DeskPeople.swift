@@ -108,6 +108,15 @@ struct DeskPeople: Sendable {
     }
 }
 
+extension SignIn.Result {
+    var isRefused: Bool { if case .not(.refused) = self { true } else { false } }
+
+    var isWaiting: Bool { if case .not(.wait) = self { true } else { false } }
+
+    /// What the sign-in still needs; nil where that is not why it failed.
+    var needs: Set<Operators.Need>? { if case .not(.needs(let needs)) = self { needs } else { nil } }
+}
+
 /// The state of the refusal, where there has to be one.
 func expectRefusal(
     _ state: String = "ES006",

@@ -38,13 +38,7 @@ import UserRequests
         return try await world.pool.withTransaction { connection in
             let answer = try await connection.query(first).first?.decode(String?.self, at: 0)
             async let later = world.pool.query(second).first?.decode(String?.self, at: 0)
-            try await world.until(
-                """
-                SELECT count(*) FROM pg_catalog.pg_stat_activity AS a
-                 WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
-                """,
-                comment: "the second does not wait"
-            )
+            try await world.untilBlocked("the second does not wait")
             try await connection.execute(script: "COMMIT; BEGIN")
             return (answer, try await later)
         }

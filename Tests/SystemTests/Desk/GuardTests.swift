@@ -266,12 +266,7 @@ import Testing
             try await world.working(scene.setup) {
                 try await scene.collect(ticket)
                 let old = try await scene.hash(ticket)
-                try await world.change(
-                    "owner",
-                    """
-                    {"subscriptions":[{"state":"active","ends":"+60d","store_subscription_identifier":"200000070000001"}]}
-                    """
-                )
+                try await scene.changeOwner(ends: "+60d")
                 try await scene.collect(ticket)
                 let new = try await scene.hash(ticket)
                 #expect(old != new)

@@ -7,10 +7,6 @@ import UserRequests
 
 /// What an owner was asked, and said, holds for the evidence of that time, and for no other.
 @Suite struct OwnerWindowTests {
-    private static let renewed = """
-        {"subscriptions":[{"state":"active","ends":"+60d","store_subscription_identifier":"200000070000001"}]}
-        """
-
     /// A case whose owner has three days, with evidence.
     private static func with(_ body: @Sendable (DeskCase, Int64) async throws -> Void) async throws {
         try await DeskCase.with { scene, ticket in
@@ -61,7 +57,7 @@ import UserRequests
             try await scene.askOwner(ticket)
             #expect(try await scene.reply("owner", nil, decision: "agree") == .taken)
             try await Self.expire(scene)
-            try await scene.world.change("owner", Self.renewed)
+            try await scene.changeOwner(ends: "+60d")
             try await Self.anew(scene, ticket)
             try await scene.askOwner(ticket)
             #expect(try await scene.left(ticket) > 71)
@@ -146,7 +142,7 @@ import UserRequests
         try await Self.with { scene, ticket in
             try await scene.askOwner(ticket, approvals: 1)
             #expect(try await scene.act(scene.bea, .refuse(how: "refuse", words: nil), on: ticket) == nil)
-            try await scene.world.change("owner", Self.renewed)
+            try await scene.changeOwner(ends: "+60d")
             try await Self.anew(scene, ticket)
             #expect(try await scene.state(ticket) == "new")
             try await scene.world.pool.query(
@@ -195,6 +191,37 @@ import UserRequests
                 "SELECT count(*) FROM entitlement_sync.evidence_request AS r WHERE r.due_at <= clock_timestamp()"
             )
             #expect(due == 1)
+        }
+    }
+
+    @Test func `The owner has time to object: nothing is moved before it is over`() async throws {
+        try await DeskCase.with { scene, ticket in
+            var setup = scene.setup
+            setup.variables["TRANSFER_OWNER_HOURS"] = "1"
+            try await scene.world.working(setup) {
+                try await scene.collect(ticket)
+                #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
+                #expect(try await scene.approve(scene.bea, ticket) == nil)
+                #expect(try await scene.approve(scene.cid, ticket) == nil)
+                #expect(try await scene.state(ticket) == "waiting_owner")
+                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == "waiting_owner")
+                // The owner hears of it, once, and not who asks.
+                #expect(try await CaseRecords(pool: scene.world.pool).tell() == 1)
+                let told = try await scene.ticketMessages()
+                #expect(told.count == 1 && told.first?.hasPrefix("owner ticket.owner_asked") == true, "\(told)")
+                #expect(told.first?.contains("claimant") == false && told.first?.contains("200000070000001") == true)
+                try await scene.world.pool.query(
+                    "UPDATE entitlement_sync.owner_window SET ends_at = clock_timestamp() WHERE ticket_id = \(ticket)"
+                )
+                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
+                try await scene.untilEnded(ticket)
+            }
+            #expect(try await scene.state(ticket) == "transferred")
+            #expect(try await CaseRecords(pool: scene.world.pool).tell() == 2)
+            let told = try await scene.ticketMessages().suffix(2)
+            #expect(told.first?.hasPrefix("claimant ticket.decided") == true)
+            #expect(told.last?.hasPrefix("owner ticket.decided") == true && told.last?.contains("claimant") == false)
+            #expect(told.allSatisfy { $0.contains("transferred") })
         }
     }
 }

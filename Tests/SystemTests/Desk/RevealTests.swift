@@ -183,4 +183,28 @@ import UserRequests
             #expect(!DeskRefusal("anything").isKnown)
         }
     }
+
+    @Test func `Who a user is stays masked, until somebody asks for it on record`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let masked = try #require(try await scene.tickets(scene.ann).show(ticket))
+            #expect(masked.contains(#""claimant": "cl…nt""#) && !masked.contains("claimant\"}"))
+            let rows = try await scene.tickets(scene.ann).list(states: nil)
+            #expect(rows.map(\.userID) == ["cl…nt"] && rows.map(\.ownerID) == ["…r"])
+            let revealed = try #require(try await scene.tickets(scene.ann).show(ticket, reveal: true))
+            #expect(revealed.contains(#""claimant": "claimant""#) && revealed.contains(#""owner": "owner""#))
+            #expect(try await scene.tickets(scene.ann).list(states: nil, reveal: true).map(\.userID) == ["claimant"])
+            #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.ticket_reveal") == 2)
+            // Asked for and shown at once, it could be undone together.
+            try await scene.world.pool.query("ALTER TABLE entitlement_sync.ticket_reveal DISABLE TRIGGER append_only")
+            try await scene.world.pool.query("DELETE FROM entitlement_sync.ticket_reveal")
+            let session = PostgresBytes(scene.ann.token.digest)
+            let shown = try await scene.world.pool.withTransaction { connection in
+                try await connection.query("SELECT entitlement_sync.reveal_ticket(\(session), \(ticket))")
+                return try await connection.query(
+                    "SELECT t.claimant FROM entitlement_sync.show_ticket(\(session), \(ticket), true) AS t"
+                ).first?.decode(String.self, at: 0)
+            }
+            #expect(shown == "cl…nt")
+        }
+    }
 }

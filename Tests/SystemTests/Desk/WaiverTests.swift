@@ -267,7 +267,7 @@ import UserRequests
         try await Self.with { scene, ticket in
             try await scene.askOwner(ticket)
             #expect(try await scene.act(scene.cid, Self.waive, on: ticket) == nil)
-            try await scene.world.change("owner", Self.renewed)
+            try await scene.changeOwner(ends: "+60d")
             try await scene.world.working(scene.patient) { try await scene.collect(ticket) }
             #expect(try await scene.state(ticket) == "new")
             #expect(try await scene.shown(ticket).ownerWaiver == nil)
@@ -296,7 +296,7 @@ import UserRequests
                 try await pool.query(
                     "UPDATE entitlement_sync.ticket_approval SET ended_at = clock_timestamp(), ended_by = 'role_lost'"
                 )
-                try await scene.world.change("owner", Self.renewed)
+                try await scene.changeOwner(ends: "+60d")
                 try await scene.world.working(scene.patient) { try await scene.collect(ticket) }
             }
             #expect(try await scene.shown(ticket).ownerWaiver == nil)
@@ -356,10 +356,6 @@ import UserRequests
             #expect(try await scene.calls() == 0)
         }
     }
-
-    private static let renewed = """
-        {"subscriptions":[{"state":"active","ends":"+60d","store_subscription_identifier":"200000070000001"}]}
-        """
 }
 
 extension DeskCase {

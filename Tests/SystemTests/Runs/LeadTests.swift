@@ -21,6 +21,7 @@ import Testing
             let planning = RunPlanning(pool: world.pool, brake: DemotionBrake(percent: 1, minimum: 1))
             try await world.add("user")
             let run = try #require(try await runs.ask(.all, isDry: false, by: "test"))
+            // Longer than the lead lasts.
             try await Task.sleep(for: .milliseconds(400))
             // Over before anybody else leads.
             #expect(try await planning.feed(run, fence: old, batch: 10) == nil)

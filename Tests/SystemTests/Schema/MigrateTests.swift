@@ -57,6 +57,17 @@ struct MigrateTests {
             return try #require(error)
         }
 
+        /// Whether a session waits for a lock that another transaction holds.
+        func isBlocked() async throws -> Bool {
+            let rows = try await pool.query(
+                """
+                SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity AS a
+                                WHERE a.datname = current_database() AND a.wait_event_type = 'Lock')
+                """
+            )
+            return try #require(rows.first).decode(Bool.self)
+        }
+
         /// Which objects there are, and when each was written last.
         func versions() async throws -> [String: String] {
             let rows = try await pool.query(
@@ -245,7 +256,12 @@ struct MigrateTests {
                             "INSERT INTO entitlement_sync.product VALUES ('onside', 'p', NULL, 'premium', true)"
                         )
                         lock.yield()
-                        try await Task.sleep(for: .seconds(1))
+                        // Until the migrator has waited for the lock, and has given up its first try.
+                        for isWaiting in [true, false] {
+                            try await eventually("the migrator does not come to the lock, or stays there") {
+                                try await site.isBlocked() == isWaiting
+                            }
+                        }
                     }
                 }
                 _ = await locked.first { _ in true }

@@ -7,7 +7,7 @@ import StoreSimulator
 import Testing
 import UserRequests
 
-/// What the API does with what comes to its doors.
+/// What the API does with what comes to its endpoints.
 extension World {
     var inbox: Inbox { Inbox(pool: pool) }
     var app: AppRequests { AppRequests(pool: pool) }

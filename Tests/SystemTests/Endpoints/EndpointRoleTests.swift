@@ -4,7 +4,7 @@ import Queue
 import Testing
 
 /// What the API's role may do: call its functions, and nothing beneath them.
-@Suite struct DoorRoleTests {
+@Suite struct EndpointRoleTests {
     @Test(arguments: [
         "SELECT entitlement_sync.app_restores(ARRAY['ann'], ARRAY['[]'], '{NULL}', '{NULL}', '{NULL}', '{NULL}')",
         "SELECT * FROM entitlement_sync.restore_answers(ARRAY['JOB'::uuid])",
