@@ -33,6 +33,16 @@ struct Caller: Sendable {
         return try answer.decode()
     }
 
+    /// A tap on Restore as the bytes of a request.
+    ///
+    /// - Parameters:
+    ///   - fields: headers beside the token.
+    ///   - body: with its length; `nil`: the fields say what follows.
+    /// - Returns: the bytes.
+    func tap(_ fields: [(String, String)] = [], _ body: [UInt8]? = nil) -> [UInt8] {
+        RawConnection.request("POST", "/v1/restores", [("Authorization", "Bearer \(token)")] + fields, body: body)
+    }
+
     /// Waits for a restore's end.
     func end(of restore: SeenRestore) async throws -> SeenRestore {
         let deadline = ContinuousClock.now + .seconds(60)

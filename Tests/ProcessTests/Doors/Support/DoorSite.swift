@@ -107,6 +107,25 @@ struct DoorSite: Sendable {
         return try await Door(program, over: transport)
     }
 
+    /// Runs a test at a process that serves and does not work, which has to live on and to have failed at nothing.
+    static func serving(_ body: @Sendable (DoorSite, Door, Caller) async throws -> Void) async throws {
+        try await with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { doors in
+            let door = try await doors.open("serve")
+            let ann = try await doors.caller("ann", at: door)
+            try await body(doors, door, ann)
+            let health = try await door.ask(.get, "/health/ready")
+            #expect(health.status == 200, "\(health)")
+            let failures = try door.log.filter { $0["level"] == "error" || $0["level"] == "critical" }
+            #expect(failures == [])
+            try await door.close()
+        }
+    }
+
+    /// How many jobs are on record.
+    func jobs() async throws -> Int64 {
+        try await site.number("SELECT count(*) FROM entitlement_sync.job_status")
+    }
+
     // MARK: What others would bring
 
     /// The body of a restore that shows a signed transaction of the App Store.
