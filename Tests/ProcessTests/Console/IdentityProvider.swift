@@ -184,7 +184,7 @@ struct IdentityProvider: Sendable {
     }
 
     /// Comes back to the console.
-    func arrive(_ path: String, cookie: String?, at console: ConsoleSite) async throws -> DoorAnswer {
+    func arrive(_ path: String, cookie: String?, at console: ConsoleSite) async throws -> HTTPAnswer {
         try await transport.ask(.get, path, at: console.port, cookie.map { ["Cookie": $0] } ?? [:])
     }
 }

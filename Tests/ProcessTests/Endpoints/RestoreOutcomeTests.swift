@@ -9,9 +9,9 @@ struct RestoreOutcomeTests {
     @Test func `1, 2: a tap is accepted with all there is to tell, waited for, and answered in the app's language`()
         async throws
     {
-        try await DoorSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { doors in
-            let door = try await doors.open()
-            let ann = try await doors.caller("ann", at: door)
+        try await EndpointSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { endpoints in
+            let endpoint = try await endpoints.open()
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let accepted = try await ann.ask(.post, "/v1/restores")
             #expect(accepted.status == 202)
             let asked: SeenRestore = try accepted.decode()
@@ -23,7 +23,7 @@ struct RestoreOutcomeTests {
             #expect(asked.outcome == nil && asked.message == nil && asked.products.isEmpty, "\(asked)")
 
             let german = try await ann.ask(.get, asked.path + "?wait=25", ["Accept-Language": "de-AT, en;q=0.3"])
-            let type = try await doors.site.texts("SELECT u.type FROM users AS u WHERE u.id = 'ann'")
+            let type = try await endpoints.site.texts("SELECT u.type FROM users AS u WHERE u.id = 'ann'")
             #expect(type == ["subscriber"], "whoever is told has it already")
             #expect(german.status == 200 && german["Content-Language"] == "de" && german["Vary"] == "Accept-Language")
             let restored: SeenRestore = try german.decode()
@@ -48,7 +48,7 @@ struct RestoreOutcomeTests {
             let known: SeenRestore = try french.decode()
             #expect(french["Content-Language"] == "fr" && known.outcome == "already_subscriber")
             #expect(known.message == "Vous avez déjà accès à votre abonnement. Il n’y a rien à restaurer.")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
@@ -61,7 +61,7 @@ struct RestoreOutcomeTests {
         var products: [String?] = []
     }
 
-    private static func taps(_ doors: DoorSite) throws -> [Tap] {
+    private static func taps(_ endpoints: EndpointSite) throws -> [Tap] {
         let help = "please contact support at help@example.com and mention reference {reference}."
         let token = #"{"proofs": [{"store": "play_store", "kind": "purchase_token", "value": "tok-player"}]}"#
         return [
@@ -83,7 +83,7 @@ struct RestoreOutcomeTests {
             ),
             Tap(
                 user: "payer",
-                body: try doors.showing(transaction: "2000000800000001"),
+                body: try endpoints.showing(transaction: "2000000800000001"),
                 outcome: "restored",
                 key: "restored",
                 says: "Your subscription is active again.",
@@ -125,7 +125,7 @@ struct RestoreOutcomeTests {
             ),
             Tap(
                 user: "thief",
-                body: try doors.showing(transaction: "2000000700000001"),
+                body: try endpoints.showing(transaction: "2000000700000001"),
                 outcome: "store_account_mismatch",
                 key: "mismatch",
                 says: "This purchase belongs to another account in this app. For help, " + help
@@ -163,17 +163,20 @@ struct RestoreOutcomeTests {
         async throws
     {
         let settings = ["SUPPORT_CONTACT_URL": "mailto:help@example.com"]
-        try await DoorSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users, settings: settings) {
-            doors in
-            try await doors.site.execute(
+        try await EndpointSite.with(
+            scenario: RestoreScene.scenario,
+            users: RestoreScene.users,
+            settings: settings
+        ) { endpoints in
+            try await endpoints.site.execute(
                 """
                 UPDATE users SET status = 'banned' WHERE id = 'banned';
                 UPDATE users SET status = 'to_be_deleted' WHERE id = 'leaving';
                 """
             )
-            let door = try await doors.open()
-            for tap in try Self.taps(doors) {
-                let caller = try await doors.caller(tap.user, at: door)
+            let endpoint = try await endpoints.open()
+            for tap in try Self.taps(endpoints) {
+                let caller = try await endpoints.caller(tap.user, at: endpoint)
                 let asked = try await caller.restore(tap.body)
                 let end = try await caller.end(of: asked)
                 #expect(end.id == asked.id && end.reference == asked.reference, "\(tap.user): \(end)")
@@ -188,11 +191,11 @@ struct RestoreOutcomeTests {
                 )
                 #expect(tap.outcome != "restored" || shown.until != nil && !shown.suggestsRestore, "\(shown)")
             }
-            let ticket = try await doors.site.texts(
+            let ticket = try await endpoints.site.texts(
                 "SELECT concat_ws(' ', t.user_id, t.purchase_owner_id, t.kind) FROM entitlement_sync.ticket_status AS t"
             )
             #expect(ticket == ["thief owner owner_mismatch"], "inside it is known whose it is")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
@@ -201,9 +204,9 @@ struct RestoreOutcomeTests {
     {
         let scenario = "customers: [{id: ann, state: active}]\nfaults: [{customer: ann, status: 503}]\n"
         let settings = ["JOB_MAX_ATTEMPTS": "2"]
-        try await DoorSite.with(scenario: scenario, users: ["ann", "ben"], settings: settings) { doors in
-            let door = try await doors.open()
-            let ann = try await doors.caller("ann", at: door)
+        try await EndpointSite.with(scenario: scenario, users: ["ann", "ben"], settings: settings) { endpoints in
+            let endpoint = try await endpoints.open()
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let failed = try await ann.end(of: try await ann.restore())
             #expect(failed.state == "dead" && failed.outcome == "store_unavailable", "\(failed)")
             let down = SeenEntitlement.Store(store: "revenuecat", state: "down")
@@ -213,7 +216,7 @@ struct RestoreOutcomeTests {
             let before = try await ann.entitlement()
             #expect(before.type == "free" && before.until == nil && before.suggestsRestore, "\(before)")
 
-            try await doors.simulator.heal()
+            try await endpoints.simulator.heal()
             let restored = try await ann.end(of: try await ann.restore())
             #expect(restored.outcome == "restored", "\(restored)")
             let well = SeenEntitlement.Store(store: "revenuecat", state: "ok")
@@ -222,10 +225,10 @@ struct RestoreOutcomeTests {
             }
             let after = try await ann.entitlement()
             #expect(after.type == "subscriber" && after.until != nil && !after.suggestsRestore, "\(after)")
-            let ben = try await doors.caller("ben", at: door)
+            let ben = try await endpoints.caller("ben", at: endpoint)
             let stranger = try await ben.entitlement()
             #expect(stranger.type == "free" && stranger.suggestsRestore, "nothing was ever read of him: \(stranger)")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 }

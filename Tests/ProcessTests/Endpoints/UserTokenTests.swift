@@ -31,26 +31,26 @@ struct UserTokenTests {
     @Test func `A token that is not right in everything opens nothing, and nobody but the log learns why`() async throws
     {
         let settings = ["LOG_LEVEL": "trace"]
-        try await DoorSite.with(scenario: AccessScene.scenario, users: ["ann"], settings: settings) { doors in
-            let door = try await doors.open("serve")
-            let genuine = try await doors.token(#"{"sub": "ann"}"#)
-            let push = try await doors.pushToken("{}")
+        try await EndpointSite.with(scenario: AccessScene.scenario, users: ["ann"], settings: settings) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let genuine = try await endpoints.token(#"{"sub": "ann"}"#)
+            let push = try await endpoints.pushToken("{}")
             var headers: [(name: String, value: String?, reason: String)] = [
                 ("none", nil, "missing"), ("garbage", "Bearer hunter2", "malformed"),
-                ("basic", "Basic YW5uOmh1bnRlcjI=", "malformed"), ("other-door", "Bearer \(push)", "malformed"),
+                ("basic", "Basic YW5uOmh1bnRlcjI=", "malformed"), ("other-endpoint", "Bearer \(push)", "malformed"),
                 ("endless", "Bearer " + String(repeating: "hunter2.", count: 1200), "too_large"),
             ]
             for (name, claims, reason) in Self.wrongTokens {
-                let token = try await doors.token(claims)
+                let token = try await endpoints.token(claims)
                 headers.append((name, "Bearer \(token)", reason))
             }
-            let before = try await doors.site.content()
+            let before = try await endpoints.site.content()
             var refusals: [String: Refusal] = [:]
-            var problems: Set<DoorAnswer.Problem> = []
+            var problems: Set<HTTPAnswer.Problem> = []
             for (name, value, reason) in headers {
                 var fields = ["X-Request-Id": name]
                 fields["Authorization"] = value
-                let answer = try await door.ask(.get, "/v1/entitlement", fields)
+                let answer = try await endpoint.ask(.get, "/v1/entitlement", fields)
                 #expect(answer.status == 401, "\(name): \(answer)")
                 #expect(
                     answer["WWW-Authenticate"] == (value == nil ? "Bearer" : "Bearer error=\"invalid_token\""),
@@ -60,31 +60,31 @@ struct UserTokenTests {
                 #expect(problem.kind == "unauthenticated" && problem.instance.hasSuffix(":\(name)"), "\(problem)")
                 problem.instance = ""
                 if value != nil { problems.insert(problem) }
-                refusals[name] = Refusal(door: "app", reason: reason)
+                refusals[name] = Refusal(endpoint: "app", reason: reason)
             }
             #expect(problems.count == 1, "what is wrong with a token cannot be told from the answers: \(problems)")
             // A tap is refused before anything is read of it.
-            let tap = try await door.ask(
+            let tap = try await endpoint.ask(
                 .post,
                 "/v1/restores",
                 ["X-Request-Id": "tap", "Content-Type": "application/json"],
                 body: #"{"client_error": "hunter2 typed this"}"#
             )
             #expect(tap.status == 401, "\(tap)")
-            refusals["tap"] = Refusal(door: "app", reason: "missing")
-            let isSame = try await doors.site.content() == before
+            refusals["tap"] = Refusal(endpoint: "app", reason: "missing")
+            let isSame = try await endpoints.site.content() == before
             #expect(isSame, "nothing is written")
 
-            let caller = Caller(door: door, token: genuine)
+            let caller = Caller(endpoint: endpoint, token: genuine)
             let shown = try await caller.entitlement()
             #expect(shown.type == "free")
             _ = try await caller.restore(#"{"client_error": "hunter2 typed this"}"#)
-            let isWritten = try await doors.site.content().contains("hunter2 typed this")
+            let isWritten = try await endpoints.site.content().contains("hunter2 typed this")
             #expect(isWritten, "the search above finds what is there")
             var secrets = [genuine, String(genuine.suffix(60)), "hunter2", "revenuecat-demo", "sk_process_tests"]
             for header in headers { if let value = header.value { secrets.append(String(value.dropFirst(7))) } }
-            try await Refusal.expectLines(refusals, of: door, withoutAnyOf: secrets)
-            try await door.close()
+            try await Refusal.expectLines(refusals, of: endpoint, withoutAnyOf: secrets)
+            try await endpoint.close()
         }
     }
 
@@ -97,11 +97,13 @@ struct UserTokenTests {
               - {endpoint: identity.oauth_keys, status: 500}
 
             """
-        try await DoorSite.with(scenario: AccessScene.scenario + faults, users: ["ann"]) { doors in
-            let door = try await doors.open("serve")
-            let ann = try await doors.caller("ann", at: door)
-            let push = try await doors.webhook("google-play", #"{"test": {}}"#)
-            let waiting = [try await ann.ask(.get, "/v1/entitlement"), try await door.post(push, to: "google-play")]
+        try await EndpointSite.with(scenario: AccessScene.scenario + faults, users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let ann = try await endpoints.caller("ann", at: endpoint)
+            let push = try await endpoints.webhook("google-play", #"{"test": {}}"#)
+            let waiting = [
+                try await ann.ask(.get, "/v1/entitlement"), try await endpoint.post(push, to: "google-play"),
+            ]
             for answer in waiting {
                 #expect(answer.status == 503, "\(answer)")
                 let wait = answer["Retry-After"].flatMap { Int($0) } ?? 0
@@ -110,44 +112,44 @@ struct UserTokenTests {
                 #expect(problem.kind == "unavailable", "\(problem)")
             }
             // Whose token is nobody's anyway need not wait.
-            let foreign = try await doors.token(#"{"sub": "ann", "project": "other-project"}"#)
-            let refused = try await Caller(door: door, token: foreign).ask(.get, "/v1/entitlement")
+            let foreign = try await endpoints.token(#"{"sub": "ann", "project": "other-project"}"#)
+            let refused = try await Caller(endpoint: endpoint, token: foreign).ask(.get, "/v1/entitlement")
             #expect(refused.status == 401, "\(refused)")
 
-            try await doors.simulator.heal()
+            try await endpoints.simulator.heal()
             try await eventually("nobody is let in") { try await ann.ask(.get, "/v1/entitlement").status == 200 }
-            try await eventually("no push is let in") { try await door.post(push, to: "google-play").status == 200 }
-            try await door.close()
+            try await eventually("no push is let in") { try await endpoint.post(push, to: "google-play").status == 200 }
+            try await endpoint.close()
         }
     }
 
     @Test func `New keys are taken up while the process runs, and withdrawn ones serve no longer`() async throws {
-        try await DoorSite.with(scenario: AccessScene.scenario, users: ["ann", "ben", "cyd"]) { doors in
-            let door = try await doors.open("serve")
+        try await EndpointSite.with(scenario: AccessScene.scenario, users: ["ann", "ben", "cyd"]) { endpoints in
+            let endpoint = try await endpoints.open("serve")
             // Signed by the first keys; one of them is shown for the first time when those are withdrawn.
-            let ann = try await doors.caller("ann", at: door)
-            let ben = try await doors.caller("ben", at: door)
-            let oldPush = try await doors.webhook("google-play", #"{"test": {}}"#)
+            let ann = try await endpoints.caller("ann", at: endpoint)
+            let ben = try await endpoints.caller("ben", at: endpoint)
+            let oldPush = try await endpoints.webhook("google-play", #"{"test": {}}"#)
             let first = try await ann.entitlement()
             #expect(first.type == "free")
-            let pushed = try await door.post(oldPush, to: "google-play")
+            let pushed = try await endpoint.post(oldPush, to: "google-play")
             #expect(pushed.status == 200, "\(pushed)")
 
-            try await doors.control("/control/identity/rotate", #"{"published": "new"}"#)
-            let cyd = try await doors.caller("cyd", at: door)
+            try await endpoints.control("/control/identity/rotate", #"{"published": "new"}"#)
+            let cyd = try await endpoints.caller("cyd", at: endpoint)
             let second = try await cyd.entitlement()
             #expect(second.type == "free")
-            let newPush = try await doors.webhook("google-play", #"{"test": {}}"#)
-            let taken = try await door.post(newPush, to: "google-play")
+            let newPush = try await endpoints.webhook("google-play", #"{"test": {}}"#)
+            let taken = try await endpoint.post(newPush, to: "google-play")
             #expect(taken.status == 200, "\(taken)")
 
             let late = try await ben.ask(.get, "/v1/entitlement")
             #expect(late.status == 401, "\(late)")
-            let lateText = try await doors.pushToken(#"{"kid": "oauth-key-1"}"#)
+            let lateText = try await endpoints.pushToken(#"{"kid": "oauth-key-1"}"#)
             let latePush = Webhook(headers: ["Authorization": "Bearer \(lateText)"], body: newPush.body)
-            let lateAnswer = try await door.post(latePush, to: "google-play")
+            let lateAnswer = try await endpoint.post(latePush, to: "google-play")
             #expect(lateAnswer.status == 401, "\(lateAnswer)")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 }

@@ -5,7 +5,7 @@ import Testing
 /// What a request may ask for, and what may stand in it.
 struct RequestContentTests {
     @Test func `A path knows its methods, and what is not there is told as a problem`() async throws {
-        try await DoorSite.serving { _, door, ann in
+        try await EndpointSite.serving { _, endpoint, ann in
             let known = [
                 "/v1/restores": "POST", "/v1/restores/x": "GET", "/v1/restores/x/events": "GET",
                 "/v1/entitlement": "GET", "/v1/webhooks/revenuecat": "POST", "/v1/webhooks/app-store": "POST",
@@ -98,7 +98,7 @@ struct RequestContentTests {
     }
 
     @Test func `What is wrong with a body is told by its field, and nothing of it is done`() async throws {
-        try await DoorSite.serving { doors, door, ann in
+        try await EndpointSite.serving { endpoints, endpoint, ann in
             for body in Self.wrongBodies {
                 let answer = try await ann.ask(.post, "/v1/restores", body: body)
                 #expect(answer.status == 400, "\(body.prefix(100)): \(answer)")
@@ -120,11 +120,11 @@ struct RequestContentTests {
             for bytes in noText {
                 let outcome = try await RawConnection.exchange(
                     ann.tap([("Connection", "close")], bytes),
-                    with: door.port
+                    with: endpoint.port
                 )
                 #expect(outcome.answers.map(\.status) == [400], "\(bytes): \(outcome)")
             }
-            let jobs = try await doors.jobs()
+            let jobs = try await endpoints.jobs()
             #expect(jobs == 0)
             // What people write, and members that nobody knows, are no fault.
             let right = [
@@ -139,21 +139,21 @@ struct RequestContentTests {
     }
 
     @Test func `An idempotency key has 1 to 255 printable characters`() async throws {
-        try await DoorSite.serving { doors, door, ann in
+        try await EndpointSite.serving { endpoints, endpoint, ann in
             for key in ["", " ", "caf\u{E9}", "\u{1F600}", String(repeating: "k", count: 256)] {
                 let fields = [("Connection", "close"), ("Idempotency-Key", key)]
-                let outcome = try await RawConnection.exchange(ann.tap(fields, []), with: door.port)
+                let outcome = try await RawConnection.exchange(ann.tap(fields, []), with: endpoint.port)
                 let answer = try #require(outcome.answers.first, "\(key): \(outcome)")
                 #expect(answer.status == 400, "\(key): \(outcome)")
-                let problem = try JSONDecoder().decode(DoorAnswer.Problem.self, from: Data(answer.body))
+                let problem = try JSONDecoder().decode(HTTPAnswer.Problem.self, from: Data(answer.body))
                 #expect(problem.kind == "invalid-field" && problem.field == "Idempotency-Key", "\(key): \(problem)")
             }
             for key in ["k\u{0}k", "k\u{1}", "k\u{7F}"] {
                 let fields = [("Connection", "close"), ("Idempotency-Key", key)]
-                let outcome = try await RawConnection.exchange(ann.tap(fields, []), with: door.port)
+                let outcome = try await RawConnection.exchange(ann.tap(fields, []), with: endpoint.port)
                 #expect(outcome.answers.map(\.status) == [400], "\(outcome)")
             }
-            let jobs = try await doors.jobs()
+            let jobs = try await endpoints.jobs()
             #expect(jobs == 0)
             var ids: Set<String> = []
             for key in ["k", "a key of {words}!~", String(repeating: "k", count: 255)] {

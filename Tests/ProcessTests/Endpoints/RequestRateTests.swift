@@ -6,16 +6,20 @@ import Testing
 struct RequestRateTests {
     @Test func `A user's requests are limited over all processes, and nobody else's by them`() async throws {
         let settings = ["HTTP_REQUESTS_PER_MINUTE_PER_USER": "5"]
-        try await DoorSite.with(scenario: AccessScene.scenario, users: ["ann", "ben"], settings: settings) { doors in
-            let both = [try await doors.open("serve"), try await doors.open("serve")]
-            let ann = try await doors.token(#"{"sub": "ann"}"#)
-            let callers = both.map { Caller(door: $0, token: ann) }
+        try await EndpointSite.with(
+            scenario: AccessScene.scenario,
+            users: ["ann", "ben"],
+            settings: settings
+        ) { endpoints in
+            let both = [try await endpoints.open("serve"), try await endpoints.open("serve")]
+            let ann = try await endpoints.token(#"{"sub": "ann"}"#)
+            let callers = both.map { Caller(endpoint: $0, token: ann) }
             for number in 0..<5 {
                 let answer = try await callers[number % 2].ask(.get, "/v1/entitlement")
                 #expect(answer.status == 200, "\(number): \(answer)")
             }
             // A token of today is no way around it.
-            let fresh = try await doors.caller("ann", at: both[1])
+            let fresh = try await endpoints.caller("ann", at: both[1])
             for caller in callers + [fresh] {
                 for (method, path) in [(HTTPRequest.Method.get, "/v1/entitlement"), (.post, "/v1/restores")] {
                     let answer = try await caller.ask(method, path)
@@ -26,14 +30,14 @@ struct RequestRateTests {
                     #expect(problem.kind == "too-many-requests", "\(problem)")
                 }
             }
-            let jobs = try await doors.jobs()
+            let jobs = try await endpoints.jobs()
             #expect(jobs == 0)
-            for door in both {
-                let ben = try await doors.caller("ben", at: door)
+            for endpoint in both {
+                let ben = try await endpoints.caller("ben", at: endpoint)
                 let shown = try await ben.entitlement()
                 #expect(shown.type == "free")
             }
-            for door in both { try await door.close() }
+            for endpoint in both { try await endpoint.close() }
         }
     }
 
@@ -41,9 +45,15 @@ struct RequestRateTests {
         async throws
     {
         let settings = ["HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "6"]
-        try await DoorSite.with(scenario: AccessScene.scenario, users: ["ann", "ben"], settings: settings) { doors in
-            let both = [try await doors.open("serve"), try await doors.open("serve")]
-            let callers = [try await doors.caller("ann", at: both[0]), try await doors.caller("ben", at: both[1])]
+        try await EndpointSite.with(
+            scenario: AccessScene.scenario,
+            users: ["ann", "ben"],
+            settings: settings
+        ) { endpoints in
+            let both = [try await endpoints.open("serve"), try await endpoints.open("serve")]
+            let callers = [
+                try await endpoints.caller("ann", at: both[0]), try await endpoints.caller("ben", at: both[1]),
+            ]
             // Whatever is asked for counts, what there is not as well.
             let paths = ["/v1/entitlement", "/v1/entitlement", "/nowhere", "/v1/entitlement", "/", "/v1/restores/x"]
             for (number, path) in paths.enumerated() {
@@ -56,17 +66,20 @@ struct RequestRateTests {
                 #expect(answer.status == 429 && (1...61).contains(wait), "\(answer)")
             }
             // Stores and those who look after the process come from anywhere, and often.
-            for door in both {
+            for endpoint in both {
                 for _ in 0..<10 {
-                    let webhook = try await doors.webhook("revenuecat", #"{"event": \#(AccessScene.event)}"#)
-                    let kept = try await door.post(webhook, to: "revenuecat")
+                    let webhook = try await endpoints.webhook("revenuecat", #"{"event": \#(AccessScene.event)}"#)
+                    let kept = try await endpoint.post(webhook, to: "revenuecat")
                     #expect(kept.status == 200, "\(kept)")
-                    let health = try await door.ask(.get, "/health/ready")
+                    let health = try await endpoint.ask(.get, "/health/ready")
                     #expect(health.status == 200, "\(health)")
                 }
                 // Who only pretends to be a store is counted.
-                let forged = try await doors.webhook("revenuecat", #"{"event": \#(AccessScene.event), "secret": "x"}"#)
-                let refused = try await door.post(forged, to: "revenuecat")
+                let forged = try await endpoints.webhook(
+                    "revenuecat",
+                    #"{"event": \#(AccessScene.event), "secret": "x"}"#
+                )
+                let refused = try await endpoint.post(forged, to: "revenuecat")
                 #expect(refused.status == 429, "\(refused)")
                 // Another address is another count.
                 let request = RawConnection.request(
@@ -74,16 +87,16 @@ struct RequestRateTests {
                     "/v1/entitlement",
                     [("Authorization", "Bearer \(callers[0].token)"), ("Connection", "close")]
                 )
-                let neighbour = try await RawConnection.exchange(request, with: door.port, from: 0x7F00_0002)
+                let neighbour = try await RawConnection.exchange(request, with: endpoint.port, from: 0x7F00_0002)
                 #expect(neighbour.answers.map(\.status) == [200], "\(neighbour)")
             }
-            for door in both { try await door.close() }
+            for endpoint in both { try await endpoint.close() }
         }
     }
 
     @Test(.enabled(if: FaultRuns.isFull, "it takes half a minute"))
     func `Who does not come to the end of a request is not waited for longer than half a minute`() async throws {
-        try await DoorSite.serving { _, door, ann in
+        try await EndpointSite.serving { _, endpoint, ann in
             let line = Array("GET /hea".utf8)
             let head = Array(RawConnection.request("GET", "/health/live").dropLast(2)) + Array("X-Slow: ".utf8)
             let body = ann.tap([("Content-Length", "1000")])
@@ -94,7 +107,7 @@ struct RequestRateTests {
                         group.addTask {
                             try await onThread {
                                 let began = ContinuousClock.now
-                                let connection = try RawConnection(to: door.port)
+                                let connection = try RawConnection(to: endpoint.port)
                                 connection.send(start)
                                 while ContinuousClock.now - began < .seconds(60) {
                                     if case .end = connection.receive(within: .seconds(1)) { break }

@@ -5,7 +5,7 @@ import Testing
 import Transport
 
 /// A process that serves the API, its log in JSON.
-struct Door: Sendable {
+struct Endpoint: Sendable {
     let program: Program
     let port: Int
     private let transport: HTTPTransport
@@ -69,7 +69,7 @@ struct Door: Sendable {
         _ path: String,
         _ fields: [String: String] = [:],
         body: String? = nil
-    ) async throws -> DoorAnswer {
+    ) async throws -> HTTPAnswer {
         try await transport.ask(method, path, at: port, fields, body: body)
     }
 
@@ -81,7 +81,7 @@ struct Door: Sendable {
     ///   - name: names the request in the log.
     /// - Returns: the answer.
     /// - Throws: when there is none.
-    func post(_ webhook: Webhook, to store: String, name: String? = nil) async throws -> DoorAnswer {
+    func post(_ webhook: Webhook, to store: String, name: String? = nil) async throws -> HTTPAnswer {
         var fields = webhook.headers
         fields["Content-Type"] = "application/json"
         fields["X-Request-Id"] = name
@@ -105,7 +105,7 @@ struct Webhook: Decodable, Sendable {
 }
 
 /// An answer as a client sees it.
-struct DoorAnswer: Sendable, CustomStringConvertible {
+struct HTTPAnswer: Sendable, CustomStringConvertible {
     let response: HTTPResponse
     let body: [UInt8]
 
@@ -152,7 +152,7 @@ extension HTTPTransport {
         at port: Int,
         _ fields: [String: String] = [:],
         body: String? = nil
-    ) async throws -> DoorAnswer {
+    ) async throws -> HTTPAnswer {
         var headers = HTTPFields()
         for (name, value) in fields {
             let field = try #require(HTTPField.Name(name), "\(name)")
@@ -166,6 +166,6 @@ extension HTTPTransport {
             headerFields: headers
         )
         let exchange = try await send(request, body: body.map { Array($0.utf8) }, timeout: .seconds(60))
-        return DoorAnswer(response: exchange.response, body: exchange.body)
+        return HTTPAnswer(response: exchange.response, body: exchange.body)
     }
 }

@@ -158,7 +158,7 @@ extension RawConnection {
         _ fields: [(String, String)] = [],
         body: [UInt8]? = nil
     ) -> [UInt8] {
-        var all = [("Host", "door")] + fields
+        var all = [("Host", "test")] + fields
         if let body { all += [("Content-Type", "application/json"), ("Content-Length", "\(body.count)")] }
         let head = "\(method) \(path) HTTP/1.1\r\n" + all.map { "\($0.0): \($0.1)\r\n" }.joined() + "\r\n"
         return Array(head.utf8) + (body ?? [])

@@ -7,9 +7,9 @@ import Testing
 /// How an app follows a restore: it waits for the end, or reads events.
 struct RestoreProgressTests {
     @Test func `A wait is a whole number of seconds up to 25`() async throws {
-        try await DoorSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { doors in
-            let door = try await doors.open("serve")
-            let ann = try await doors.caller("ann", at: door)
+        try await EndpointSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let asked = try await ann.restore()
             for wait in ["26", "abc", "-1", "1.5", "", "%20", "99999999999999999999"] {
                 let answer = try await ann.ask(.get, asked.path + "?wait=\(wait)")
@@ -33,7 +33,7 @@ struct RestoreProgressTests {
             // There is nobody who works: only the last one waited.
             let waited = (ContinuousClock.now - began) / .seconds(1)
             #expect((0.9...10).contains(waited), "\(waited)")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
@@ -41,13 +41,13 @@ struct RestoreProgressTests {
         async throws
     {
         let scenario = "customers: [{id: ann, state: active}]\nfaults: [{endpoint: subscriptions, latency: 14s}]\n"
-        try await DoorSite.with(scenario: scenario, users: ["ann"]) { doors in
-            let door = try await doors.open()
-            let ann = try await doors.caller("ann", at: door)
+        try await EndpointSite.with(scenario: scenario, users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open()
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let asked = try await ann.restore()
             let stream = ann.events(of: asked, ["Accept-Language": "ja"])
             try await eventually("the end was never told") { stream.names.last == "finished" }
-            let type = try await doors.site.texts("SELECT u.type FROM users AS u WHERE u.id = 'ann'")
+            let type = try await endpoints.site.texts("SELECT u.type FROM users AS u WHERE u.id = 'ann'")
             #expect(type == ["subscriber"])
             try await eventually("the stream never ended") { stream.isWhole }
 
@@ -72,7 +72,7 @@ struct RestoreProgressTests {
             #expect(over.status == 204 && over.body.isEmpty, "nothing is left to tell: \(over)")
             let rest = try await ann.ask(.get, asked.path + "/events", ["Last-Event-ID": "running"])
             #expect(rest.text.contains("event: finished\n") && !rest.text.contains("event: running\n"), "\(rest)")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
@@ -82,33 +82,33 @@ struct RestoreProgressTests {
             customers: [\(users.map { "{id: \($0), state: active}" }.joined(separator: ", "))]
             faults: [{endpoint: subscriptions, latency: 60s}]
             """
-        try await DoorSite.with(scenario: scenario, users: users) { doors in
-            let door = try await doors.open()
+        try await EndpointSite.with(scenario: scenario, users: users) { endpoints in
+            let endpoint = try await endpoints.open()
             var asked: [(caller: Caller, restore: SeenRestore)] = []
             for user in users {
-                let caller = try await doors.caller(user, at: door)
+                let caller = try await endpoints.caller(user, at: endpoint)
                 asked.append((caller, try await caller.restore()))
             }
-            let before = try door.connections
+            let before = try endpoint.connections
             // As many as each of them may have.
             var streams = asked.flatMap { asked in (0..<5).map { _ in asked.caller.events(of: asked.restore) } }
             try await eventually("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
-            let open = try door.connections
+            let open = try endpoint.connections
             #expect(open >= 20)
             streams = []
             // Far sooner than anything is due to be sent to them.
-            try await eventually("connections are left", within: .seconds(5)) { try door.connections <= before }
-            let complaints = try door.log.filter { $0["request.id"] != nil && $0["level"] != "info" }
+            try await eventually("connections are left", within: .seconds(5)) { try endpoint.connections <= before }
+            let complaints = try endpoint.log.filter { $0["request.id"] != nil && $0["level"] != "info" }
             #expect(complaints == [])
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
     @Test func `Who waits longer than 20 s is told so, and how long it may take, and the work goes on`() async throws {
-        try await DoorSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { doors in
+        try await EndpointSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { endpoints in
             // Nobody works yet.
-            let door = try await doors.open("serve")
-            let ann = try await doors.caller("ann", at: door)
+            let endpoint = try await endpoints.open("serve")
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let asked = try await ann.restore()
             let began = ContinuousClock.now
             let stream = ann.events(of: asked)
@@ -125,35 +125,35 @@ struct RestoreProgressTests {
             let told = try event.restore
             #expect(told.messageKey == "still_checking" && (1...86_400).contains(told.estimatedWait ?? 0), "\(told)")
 
-            let worker = try await doors.site.start("worker")
+            let worker = try await endpoints.site.start("worker")
             let end = try await ann.end(of: asked)
             #expect(end.outcome == "restored" && end.messageKey == "restored" && end.estimatedWait == nil, "\(end)")
             try await eventually("the end was never told") { stream.names.last == "finished" }
             worker.signal(SIGTERM)
             let ending = try await worker.ending()
             #expect(ending.code == 0, "\(ending)")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
     @Test func `While everything is paused a restore waits as one that is still checked, and nobody can say how long`()
         async throws
     {
-        try await DoorSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { doors in
-            let paused = try await doors.site.run("pause", "all")
+        try await EndpointSite.with(scenario: RestoreScene.scenario, users: RestoreScene.users) { endpoints in
+            let paused = try await endpoints.site.run("pause", "all")
             #expect(paused.code == 0, "\(paused)")
-            let door = try await doors.open()
-            let ann = try await doors.caller("ann", at: door)
+            let endpoint = try await endpoints.open()
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let asked = try await ann.restore()
             let answer = try await ann.ask(.get, asked.path + "?wait=1")
             let waiting: SeenRestore = try answer.decode()
             #expect(waiting.state == "queued" && waiting.messageKey == "still_checking", "\(waiting)")
             #expect(waiting.message?.isEmpty == false && waiting.estimatedWait == nil, "\(waiting)")
-            let resumed = try await doors.site.run("resume", "all")
+            let resumed = try await endpoints.site.run("resume", "all")
             #expect(resumed.code == 0, "\(resumed)")
             let end = try await ann.end(of: asked)
             #expect(end.outcome == "restored", "\(end)")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 }

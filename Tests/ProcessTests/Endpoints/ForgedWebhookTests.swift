@@ -11,10 +11,10 @@ struct ForgedWebhookTests {
         var webhook: Webhook
     }
 
-    private static func revenueCat(_ doors: DoorSite) async throws -> [Forgery] {
+    private static func revenueCat(_ endpoints: EndpointSite) async throws -> [Forgery] {
         let now = AccessScene.now
         func webhook(_ more: String = "") async throws -> Webhook {
-            try await doors.webhook("revenuecat", "{\"event\": \(AccessScene.event)\(more)}")
+            try await endpoints.webhook("revenuecat", "{\"event\": \(AccessScene.event)\(more)}")
         }
         var tampered = try await webhook()
         tampered.body = tampered.body.replacing("RENEWAL", with: "EXPIRATION")
@@ -32,12 +32,12 @@ struct ForgedWebhookTests {
         return cases.map { Forgery(store: "revenuecat", name: $0.name, reason: $0.reason, webhook: $0.webhook) }
     }
 
-    private static func appStore(_ doors: DoorSite) async throws -> [Forgery] {
+    private static func appStore(_ endpoints: EndpointSite) async throws -> [Forgery] {
         struct Body: Decodable { var signedPayload: String }
         var parts: [[Substring]] = []
         for type in ["DID_RENEW", "EXPIRED"] {
             let request = #"{"type": "\#(type)", "transaction": "2000000700000001"}"#
-            let genuine = try await doors.webhook("app-store", request)
+            let genuine = try await endpoints.webhook("app-store", request)
             let body = try JSONDecoder().decode(Body.self, from: Data(genuine.body.utf8))
             parts.append(body.signedPayload.split(separator: "."))
         }
@@ -57,25 +57,28 @@ struct ForgedWebhookTests {
         }
     }
 
-    private static func googlePlay(_ doors: DoorSite) async throws -> [Forgery] {
+    private static func googlePlay(_ endpoints: EndpointSite) async throws -> [Forgery] {
         let now = AccessScene.now
         let request = #"{"subscription": {"notificationType": 4, "purchaseToken": "tok-ann"}}"#
-        let genuine = try await doors.webhook("google-play", request)
+        let genuine = try await endpoints.webhook("google-play", request)
         let tokens: [(name: String, reason: String, token: String?)] = [
             ("gp-none", "missing", nil),
-            ("gp-audience", "wrong_audience", try await doors.pushToken(#"{"audience": "https://example.org/hook"}"#)),
-            ("gp-account", "wrong_subject", try await doors.pushToken(#"{"email": "x@other.iam.example.com"}"#)),
-            ("gp-unverified", "wrong_subject", try await doors.pushToken(#"{"email_verified": false}"#)),
-            ("gp-issuer", "wrong_issuer", try await doors.pushToken(#"{"iss": "https://example.org"}"#)),
-            ("gp-tampered", "bad_signature", try await doors.pushToken(#"{"tampered": true}"#)),
-            ("gp-unsigned", "malformed", try await doors.pushToken(#"{"alg": "none"}"#)),
-            ("gp-public-secret", "wrong_algorithm", try await doors.pushToken(#"{"alg": "HS256"}"#)),
+            (
+                "gp-audience", "wrong_audience",
+                try await endpoints.pushToken(#"{"audience": "https://example.org/hook"}"#)
+            ),
+            ("gp-account", "wrong_subject", try await endpoints.pushToken(#"{"email": "x@other.iam.example.com"}"#)),
+            ("gp-unverified", "wrong_subject", try await endpoints.pushToken(#"{"email_verified": false}"#)),
+            ("gp-issuer", "wrong_issuer", try await endpoints.pushToken(#"{"iss": "https://example.org"}"#)),
+            ("gp-tampered", "bad_signature", try await endpoints.pushToken(#"{"tampered": true}"#)),
+            ("gp-unsigned", "malformed", try await endpoints.pushToken(#"{"alg": "none"}"#)),
+            ("gp-public-secret", "wrong_algorithm", try await endpoints.pushToken(#"{"alg": "HS256"}"#)),
             (
                 "gp-expired", "expired",
-                try await doors.pushToken(#"{"iat": \#(now - 7200), "exp": \#(now - 3600)}"#)
+                try await endpoints.pushToken(#"{"iat": \#(now - 7200), "exp": \#(now - 3600)}"#)
             ),
-            ("gp-users", "wrong_audience", try await doors.token(#"{"sub": "ann"}"#)),
-            ("gp-strange-key", "unknown_key", try await doors.pushToken(#"{"kid": "nobodys-key"}"#)),
+            ("gp-users", "wrong_audience", try await endpoints.token(#"{"sub": "ann"}"#)),
+            ("gp-strange-key", "unknown_key", try await endpoints.pushToken(#"{"kid": "nobodys-key"}"#)),
         ]
         return tokens.map {
             var webhook = Webhook(headers: [:], body: genuine.body)
@@ -88,45 +91,45 @@ struct ForgedWebhookTests {
         async throws
     {
         let settings = ["LOG_LEVEL": "trace"]
-        try await DoorSite.with(scenario: AccessScene.scenario, users: ["ann"], settings: settings) { doors in
-            let door = try await doors.open("serve")
-            var forgeries = try await Self.revenueCat(doors)
-            forgeries += try await Self.appStore(doors)
-            forgeries += try await Self.googlePlay(doors)
-            let before = try await doors.site.content()
+        try await EndpointSite.with(scenario: AccessScene.scenario, users: ["ann"], settings: settings) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            var forgeries = try await Self.revenueCat(endpoints)
+            forgeries += try await Self.appStore(endpoints)
+            forgeries += try await Self.googlePlay(endpoints)
+            let before = try await endpoints.site.content()
             var refusals: [String: Refusal] = [:]
             for forgery in forgeries {
-                let answer = try await door.post(forgery.webhook, to: forgery.store, name: forgery.name)
+                let answer = try await endpoint.post(forgery.webhook, to: forgery.store, name: forgery.name)
                 #expect(answer.status == 401 && answer["WWW-Authenticate"] == "Bearer", "\(forgery.name): \(answer)")
                 let problem = try answer.problem
                 #expect(problem.detail == "the request does not show that it comes from the store", "\(problem)")
                 refusals[forgery.name] = Refusal(
-                    door: forgery.store.replacing("-", with: "_"),
+                    endpoint: forgery.store.replacing("-", with: "_"),
                     reason: forgery.reason
                 )
             }
-            let isSame = try await doors.site.content() == before
+            let isSame = try await endpoints.site.content() == before
             #expect(isSame, "nothing is written")
 
             // What is sent as it should be is kept, once.
             let genuine = [
-                "revenuecat": try await doors.webhook("revenuecat", #"{"event": \#(AccessScene.event)}"#),
-                "app-store": try await doors.webhook(
+                "revenuecat": try await endpoints.webhook("revenuecat", #"{"event": \#(AccessScene.event)}"#),
+                "app-store": try await endpoints.webhook(
                     "app-store",
                     #"{"type": "DID_RENEW", "transaction": "2000000700000001"}"#
                 ),
-                "google-play": try await doors.webhook(
+                "google-play": try await endpoints.webhook(
                     "google-play",
                     #"{"subscription": {"notificationType": 4, "purchaseToken": "tok-ann"}}"#
                 ),
             ]
             for (store, webhook) in genuine {
                 for _ in 0..<3 {
-                    let answer = try await door.post(webhook, to: store)
+                    let answer = try await endpoint.post(webhook, to: store)
                     #expect(answer.status == 200 && answer.body.isEmpty, "\(store): \(answer)")
                 }
             }
-            let kept = try await doors.site.texts(
+            let kept = try await endpoints.site.texts(
                 "SELECT concat_ws(' ', l.source, l.state) FROM entitlement_sync.inbox_log AS l ORDER BY 1"
             )
             #expect(kept == ["app_store received", "google_play received", "revenuecat received"])
@@ -135,8 +138,8 @@ struct ForgedWebhookTests {
                 secrets.append(String(webhook.body.suffix(40)))
                 for value in webhook.headers.values { secrets.append(String(value.suffix(40))) }
             }
-            try await Refusal.expectLines(refusals, of: door, withoutAnyOf: secrets)
-            try await door.close()
+            try await Refusal.expectLines(refusals, of: endpoint, withoutAnyOf: secrets)
+            try await endpoint.close()
         }
     }
 }

@@ -23,25 +23,25 @@ enum AccessScene {
 
 /// What a request was refused for, as the log has to say it.
 struct Refusal: Hashable {
-    var door: String
+    var endpoint: String
     var reason: String
 
     /// Checks that each refused request has a line of its own, and that nothing of what was sent is in the log.
     static func expectLines(
         _ refusals: [String: Refusal],
-        of door: Door,
+        of endpoint: Endpoint,
         withoutAnyOf secrets: [String]
     ) async throws {
-        let lines = try door.log.filter { $0["message"] == "security: a request was refused" }
+        let lines = try endpoint.log.filter { $0["message"] == "security: a request was refused" }
         var told: [String: Refusal] = [:]
         for line in lines {
             #expect(line["level"] == "warning" && line["log.left_out"] == "0", "\(line)")
             let name = try #require(line["request.id"])
-            told[name] = Refusal(door: line["security.door"] ?? "", reason: line["security.reason"] ?? "")
+            told[name] = Refusal(endpoint: line["security.door"] ?? "", reason: line["security.reason"] ?? "")
         }
         #expect(told == refusals)
         #expect(lines.count == refusals.count, "each is told once")
-        let said = door.program.err + door.program.out
+        let said = endpoint.program.err + endpoint.program.out
         for secret in secrets { #expect(!secret.isEmpty && !said.contains(secret), "\(secret.prefix(60))") }
     }
 }

@@ -4,7 +4,7 @@ import Testing
 
 /// A user's app: it calls with the user's token.
 struct Caller: Sendable {
-    let door: Door
+    let endpoint: Endpoint
     let token: String
 
     /// Asks for something.
@@ -13,11 +13,11 @@ struct Caller: Sendable {
         _ path: String,
         _ fields: [String: String] = [:],
         body: String? = nil
-    ) async throws -> DoorAnswer {
+    ) async throws -> HTTPAnswer {
         var all = ["Authorization": "Bearer \(token)"]
         all["Content-Type"] = body == nil ? nil : "application/json"
         all.merge(fields) { $1 }
-        return try await door.ask(method, path, all, body: body)
+        return try await endpoint.ask(method, path, all, body: body)
     }
 
     /// Taps Restore, which has to be accepted.
@@ -59,7 +59,7 @@ struct Caller: Sendable {
     func events(of restore: SeenRestore, _ fields: [String: String] = [:]) -> EventStream {
         EventStream(
             restore.path + "/events",
-            at: door.port,
+            at: endpoint.port,
             ["Authorization": "Bearer \(token)"].merging(fields) { $1 }
         )
     }
