@@ -224,6 +224,7 @@ import Testing
             try await site.until("SELECT count(*) FROM entitlement_sync.run")
             let newFence = try await Self.fence(site)
             first.signal(SIGCONT)
+            // Longer than a lease, so that it has tried to lead again.
             try await Task.sleep(for: .seconds(3))
             #expect(try await Self.fence(site) == newFence, "it does not take the lead from whoever has it")
             #expect(try await Self.holder(site) == second.pid)

@@ -122,6 +122,7 @@ struct ConnectionTests {
                         #expect(answer.status == 200, "\(answer)")
                         return ContinuousClock.now - began
                     }
+                    // Nothing shows that a wait has begun, and each has to begin before the next.
                     try await Task.sleep(for: .milliseconds(300))
                 }
                 let waits = try await group.reduce(into: [Duration]()) { $0.append($1) }.sorted()

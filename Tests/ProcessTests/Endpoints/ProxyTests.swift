@@ -98,12 +98,9 @@ struct ProxyTests {
         }
         let program = try await Program(arguments, environment: Site.environment([:]))
         let proxy = Proxy(program: program, port: port, certificate: certificate)
-        let deadline = ContinuousClock.now + .seconds(20)
-        while try await proxy.ask("/health/live").isEmpty {
-            try #require(program.isRunning && ContinuousClock.now < deadline, "\(program.err)")
-            try await Task.sleep(for: .milliseconds(50))
+        return try await program.find("an answer through the proxy", within: .seconds(20)) {
+            try await proxy.ask("/health/live").isEmpty ? nil : proxy
         }
-        return proxy
     }
 
     private static func with(
@@ -141,6 +138,7 @@ struct ProxyTests {
             let stream = try await proxy.curl(restore.path + "/events", authorization)
             try await eventually("no event came through") { stream.out.contains("event: queued\n") }
             let wait = try await proxy.curl(restore.path + "?wait=25", authorization)
+            // It is not answered while no worker runs.
             try await Task.sleep(for: .seconds(1))
             #expect(wait.isRunning && wait.out.isEmpty)
             let worker = try await endpoints.open("run", settings: ["HTTP_PORT": "0"])

@@ -51,7 +51,7 @@ struct ShutdownTests {
                 for (caller, restore) in asked.prefix(10) {
                     group.addTask { try await caller.ask(.get, restore.path + "?wait=25") }
                 }
-                // Ten that wait, ten streams and these two; that they are read as well nobody tells.
+                // Ten that wait, ten streams and these two; nothing shows that their requests have been read as well.
                 try await eventually("nobody waits") { try endpoint.connections >= 22 }
                 try await Task.sleep(for: .milliseconds(500))
                 try await Self.stop(endpoint)
@@ -122,7 +122,7 @@ struct ShutdownTests {
             let stream = ann.events(of: asked)
             try await eventually("the stream never began") { stream.names == ["queued"] }
             async let waiting = ann.ask(.get, asked.path + "?wait=25")
-            // That it waits nobody tells.
+            // Nothing shows that the wait has begun.
             try await Task.sleep(for: .milliseconds(500))
             try await Self.stop(endpoint, by: number)
             let answer = try await waiting

@@ -198,6 +198,7 @@ private actor Storm {
             while try await !isAcknowledged(webhook) {
                 troubles += 1
                 try #require(ContinuousClock.now < deadline, "it is never acknowledged")
+                // A store waits as well before it sends an event again.
                 try await Task.sleep(for: .milliseconds(50))
             }
         }

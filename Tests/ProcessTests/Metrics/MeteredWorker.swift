@@ -40,12 +40,9 @@ struct MeteredWorker: Sendable {
         within limit: Duration = .seconds(60),
         _ isSo: (Exposition) -> Bool
     ) async throws -> Exposition {
-        let deadline = ContinuousClock.now + limit
-        while true {
+        try await program.find(comment, within: limit) {
             let metrics = try await scrape()
-            if isSo(metrics) { return metrics }
-            try #require(program.isRunning && ContinuousClock.now < deadline, "\(comment): \(program.err.suffix(2000))")
-            try await Task.sleep(for: .milliseconds(20))
+            return isSo(metrics) ? metrics : nil
         }
     }
 
@@ -75,18 +72,12 @@ struct MeteredWorker: Sendable {
         saying message: String,
         where isMeant: ([String: String]) -> Bool = { _ in true }
     ) async throws -> [String: String] {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while true {
-            // The last line may be half written.
-            let said = program.err
-            let isRunning = program.isRunning
-            for line in said.split(separator: "\n").dropLast(said.hasSuffix("\n") ? 0 : 1) where line.contains(message)
-            {
+        try await program.find(message) {
+            for line in program.log where line.contains(message) {
                 let fields = try fields(of: String(line))
                 if fields["message"]?.contains(message) == true, isMeant(fields) { return fields }
             }
-            try #require(isRunning && ContinuousClock.now < deadline, "never said \(message): \(said.suffix(3000))")
-            try await Task.sleep(for: .milliseconds(10))
+            return nil
         }
     }
 

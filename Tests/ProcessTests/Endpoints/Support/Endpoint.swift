@@ -23,13 +23,9 @@ struct Endpoint: Sendable {
     }
 
     private static func port(of program: Program, of what: String = "the API") async throws -> Int {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while true {
-            let isRunning = program.isRunning
+        try await program.find("the port of \(what)") {
             let line = try lines(of: program).first { $0["message"] == "serving \(what)" }
-            if let text = line?["listen.port"], let port = Int(text) { return port }
-            try #require(isRunning && ContinuousClock.now < deadline, "it never served: \(program.err.suffix(3000))")
-            try await Task.sleep(for: .milliseconds(10))
+            return line?["listen.port"].flatMap { Int($0) }
         }
     }
 
@@ -40,10 +36,7 @@ struct Endpoint: Sendable {
     var log: [[String: String]] { get throws { try Self.lines(of: program) } }
 
     private static func lines(of program: Program) throws -> [[String: String]] {
-        // The last line may be half written.
-        let said = program.err
-        return try said.split(separator: "\n").dropLast(said.hasSuffix("\n") ? 0 : 1).filter { $0.hasPrefix("{") }
-            .map { try MeteredWorker.fields(of: String($0)) }
+        try program.log.filter { $0.hasPrefix("{") }.map { try MeteredWorker.fields(of: String($0)) }
     }
 
     /// Connections that the process has at its port.
