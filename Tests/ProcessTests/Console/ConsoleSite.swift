@@ -54,9 +54,7 @@ struct ConsoleSite: Sendable {
                 cid: staff.cid
             )
             try await body(console)
-            program.signal(SIGTERM)
-            let ending = try await program.ending()
-            #expect(ending.code == 0, "\(ending)")
+            let ending = try await program.stop()
             for secret in ["200000070000001", Operator.password, "esop_"] {
                 #expect(!ending.err.contains(secret), "\(secret) in the log")
             }

@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import HTTPTypes
 import Postgres
 import Testing
@@ -59,9 +58,7 @@ struct RestoreIdentityTests {
             #expect(last.outcome == "already_subscriber", "\(last)")
             let jobs = try await endpoints.jobs()
             #expect(jobs == 2)
-            worker.signal(SIGTERM)
-            let ending = try await worker.ending()
-            #expect(ending.code == 0, "\(ending)")
+            try await worker.stop()
             try await endpoint.close()
         }
     }

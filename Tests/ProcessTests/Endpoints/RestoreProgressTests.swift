@@ -1,4 +1,3 @@
-import Glibc
 import TestSupport
 import HTTPTypes
 import Postgres
@@ -129,9 +128,7 @@ struct RestoreProgressTests {
             let end = try await ann.end(of: asked)
             #expect(end.outcome == "restored" && end.messageKey == "restored" && end.estimatedWait == nil, "\(end)")
             try await eventually("the end was never told") { stream.names.last == "finished" }
-            worker.signal(SIGTERM)
-            let ending = try await worker.ending()
-            #expect(ending.code == 0, "\(ending)")
+            try await worker.stop()
             try await endpoint.close()
         }
     }

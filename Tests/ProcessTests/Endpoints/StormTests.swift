@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import HTTPTypes
 import Postgres
 import TestSupport
@@ -124,9 +123,7 @@ struct StormTests {
             "SELECT (count(*) >= \(goal))::integer::bigint FROM entitlement_sync.inbox_log",
             comment: "\(goal) events never came"
         )
-        endpoint.program.signal(SIGKILL)
-        let ending = try await endpoint.program.ending()
-        #expect(ending.signal == SIGKILL, "\(ending)")
+        try await endpoint.program.kill()
         let kept = try await site.number("SELECT count(*) FROM entitlement_sync.inbox_log")
         #expect(kept < 600, "all had come before it died")
     }

@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import Testing
 
 /// A worker process whose metrics are read as Prometheus reads them, and its log as JSON.
@@ -56,16 +55,9 @@ struct MeteredWorker: Sendable {
         try await Self.line(of: program, saying: message, where: isMeant)
     }
 
-    /// Tells it to stop.
-    ///
-    /// - Returns: how it ended, which has to be well.
+    /// Tells it to stop, which has to go well.
     @discardableResult
-    func stop() async throws -> Program.Ending {
-        program.signal(SIGTERM)
-        let ending = try await program.ending()
-        #expect(ending.code == 0, "\(ending)")
-        return ending
-    }
+    func stop() async throws -> Program.Ending { try await program.stop() }
 
     private static func line(
         of program: Program,

@@ -104,6 +104,28 @@ final class Program: Sendable {
     /// Sends a signal; a process that has ended hears nothing.
     func signal(_ number: Int32) { life.signal(number) }
 
+    /// Tells it to stop, which has to go well.
+    @discardableResult
+    func stop(sourceLocation: SourceLocation = #_sourceLocation) async throws -> Ending {
+        signal(SIGTERM)
+        let ending = try await ending()
+        #expect(ending.code == 0, "\(ending)", sourceLocation: sourceLocation)
+        return ending
+    }
+
+    /// Kills it, which has to find it alive.
+    @discardableResult
+    func kill(sourceLocation: SourceLocation = #_sourceLocation) async throws -> Ending {
+        signal(SIGKILL)
+        let ending = try await ending()
+        #expect(
+            ending.signal == SIGKILL,
+            "it had ended before it was killed: \(ending)",
+            sourceLocation: sourceLocation
+        )
+        return ending
+    }
+
     /// Waits until it has ended.
     ///
     /// - Throws: `TookTooLong` with what it said; it is killed then.

@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import HTTPTypes
 import Testing
 import Transport
@@ -83,12 +82,7 @@ struct Endpoint: Sendable {
 
     /// Tells the process to stop, which has to go well.
     @discardableResult
-    func close() async throws -> Program.Ending {
-        program.signal(SIGTERM)
-        let ending = try await program.ending()
-        #expect(ending.code == 0, "\(ending)")
-        return ending
-    }
+    func close() async throws -> Program.Ending { try await program.stop() }
 }
 
 /// A webhook as a store would post it.
