@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import Postgres
 import TestSupport
 import Testing
@@ -27,9 +26,8 @@ struct OutputTests {
             )
             let worker = try await site.start("worker")
             try await body(site)
-            worker.signal(SIGTERM)
-            let ending = try await worker.ending()
-            #expect(ending.code == 0 && ending.out == "", "\(ending)")
+            let ending = try await worker.stop()
+            #expect(ending.out == "", "\(ending)")
         }
     }
 

@@ -111,11 +111,7 @@ struct ReachabilityTests {
             try await Self.holding("entitlement_sync.queue", of: site) {
                 let started = try await site.start("worker", "--until-idle")
                 worker.value = started
-                let deadline = ContinuousClock.now + .seconds(15)
-                while !started.err.contains("55P03") {
-                    try #require(started.isRunning && ContinuousClock.now < deadline, "\(started.err)")
-                    try await Task.sleep(for: .milliseconds(20))
-                }
+                try await started.find("55P03", within: .seconds(15))
             }
             let ending = try await #require(worker.value).ending()
             #expect(ending.code == 0, "\(ending)")

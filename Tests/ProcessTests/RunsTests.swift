@@ -91,8 +91,7 @@ import Testing
                     "ended-1 free", "ended-2 free", "other free", "payer subscriber",
                 ]
             )
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
         }
     }
 
@@ -121,8 +120,7 @@ import Testing
                 !run.out.contains("Count toward the limit") && run.out.contains("Demotions, only observed"),
                 "\(run)"
             )
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
         }
     }
 
@@ -224,6 +222,7 @@ import Testing
             try await site.until("SELECT count(*) FROM entitlement_sync.run")
             let newFence = try await Self.fence(site)
             first.signal(SIGCONT)
+            // Longer than a lease, so that it has tried to lead again.
             try await Task.sleep(for: .seconds(3))
             #expect(try await Self.fence(site) == newFence, "it does not take the lead from whoever has it")
             #expect(try await Self.holder(site) == second.pid)
@@ -265,8 +264,7 @@ import Testing
             try await site.until(
                 "SELECT count(*) FROM entitlement_sync.run_backfill AS y WHERE y.list = 'app_store' AND y.reached > y.since"
             )
-            victim.signal(SIGKILL)
-            #expect(try await victim.ending().signal == SIGKILL)
+            try await victim.kill()
             try await stores.simulator.heal()
             // Its minute is over.
             try await site.execute("UPDATE entitlement_sync.run_backfill SET due = now() WHERE ended_at IS NULL")
@@ -308,8 +306,7 @@ import Testing
             #expect(lists.code == 69 && lists.out.contains("app_store: 3 listed from "), "\(lists)")
             let dry = try await site.run("reconcile", "--since", since, "--dry-run")
             #expect(dry.code == 0 && dry.out.contains("no store was asked to list what it sent"), "\(dry)")
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
         }
     }
 

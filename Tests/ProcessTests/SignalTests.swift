@@ -39,10 +39,8 @@ struct SignalTests {
                 """
             )
             // The call itself is in flight, not only claimed.
-            let deadline = ContinuousClock.now + .seconds(10)
-            while try await simulator.requests(for: "user-1") == 0 {
-                try #require(ContinuousClock.now < deadline, "the store was never asked")
-                try await Task.sleep(for: .milliseconds(10))
+            try await eventually("the store was never asked", within: .seconds(10)) {
+                try await simulator.requests(for: "user-1") > 0
             }
             let told = ContinuousClock.now
             worker.signal(number)
@@ -91,23 +89,12 @@ struct SignalTests {
             [Paths.program, "worker"],
             environment: Site.environment(Site.settings(database.tcpURL))
         )
-        try await log(of: worker, says: "working")
+        try await worker.find("working", within: .seconds(15))
         try await server.stop(immediately: true)
-        try await log(of: worker, says: "trying again")
+        try await worker.find("trying again", within: .seconds(15))
         let told = ContinuousClock.now
-        worker.signal(SIGTERM)
-        let ending = try await worker.ending()
-        #expect(ending.code == 0, "\(ending)")
+        try await worker.stop()
         #expect(ContinuousClock.now - told < .seconds(10))
-    }
-
-    /// Waits until a worker has logged a text.
-    private func log(of worker: Program, says text: String) async throws {
-        let deadline = ContinuousClock.now + .seconds(15)
-        while !worker.err.contains(text) {
-            try #require(worker.isRunning && ContinuousClock.now < deadline, "never said \(text): \(worker.err)")
-            try await Task.sleep(for: .milliseconds(10))
-        }
     }
 
     @Test("A simulator told to stop ends with 0 and says nothing", arguments: [SIGTERM, SIGINT])

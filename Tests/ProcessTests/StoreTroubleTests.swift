@@ -29,6 +29,7 @@ struct StoreTroubleTests {
         try await Site.with(store: simulator.url) { site in
             try await site.execute(Self.load)
             let worker = try await site.start("worker", "--until-idle")
+            // Sampled while it works: once a job has ended, nothing shows that it was postponed.
             while worker.isRunning {
                 let putOff = try await site.number(
                     "SELECT count(*) FROM entitlement_sync.job_status AS s WHERE s.last_error = 'breaker_open'"

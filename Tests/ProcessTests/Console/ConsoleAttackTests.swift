@@ -110,7 +110,7 @@ struct ConsoleAttackTests {
     }
 
     /// Signs `cid` in once more; the code of the half minute is made new again by hand.
-    private static func signedIn(_ console: ConsoleSite, _ nobody: ConsoleVisitor) async throws -> DoorAnswer {
+    private static func signedIn(_ console: ConsoleSite, _ nobody: ConsoleVisitor) async throws -> HTTPAnswer {
         try await console.site.execute("UPDATE entitlement_sync.operator_secret SET last_period = NULL")
         var visitor = nobody
         return try await visitor.signIn("cid", code: console.cid.code())

@@ -106,9 +106,10 @@ struct ConsoleJourneyTests {
                 try await console.awaitTransfer()
                 try await browser.wait(forText: "Transferred")
                 // What follows may load the page once more, just then.
-                for _ in 0..<50 where try await !browser.exists("dialog[open]") {
+                try await eventually("the keys were never shown", within: .seconds(10)) {
+                    if try await browser.exists("dialog[open]") { return true }
                     try await browser.keys("?")
-                    try await Task.sleep(for: .milliseconds(100))
+                    return false
                 }
                 try await browser.wait(for: "dialog[open]")
                 try await browser.keys(.escape)

@@ -54,9 +54,7 @@ struct ConsoleSite: Sendable {
                 cid: staff.cid
             )
             try await body(console)
-            program.signal(SIGTERM)
-            let ending = try await program.ending()
-            #expect(ending.code == 0, "\(ending)")
+            let ending = try await program.stop()
             for secret in ["200000070000001", Operator.password, "esop_"] {
                 #expect(!ending.err.contains(secret), "\(secret) in the log")
             }
@@ -64,18 +62,8 @@ struct ConsoleSite: Sendable {
     }
 
     private static func port(of program: Program) async throws -> Int {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while true {
-            if let line = program.err.split(separator: "\n").first(where: { $0.contains("serving metrics") }),
-                let text = line.split(separator: "=").last, let port = Int(text)
-            {
-                return port
-            }
-            try #require(
-                program.isRunning && ContinuousClock.now < deadline,
-                "no console: \(program.err.suffix(3_000))"
-            )
-            try await Task.sleep(for: .milliseconds(20))
+        try await program.find("the console's port") {
+            program.log.first { $0.contains("serving metrics") }?.split(separator: "=").last.flatMap { Int($0) }
         }
     }
 

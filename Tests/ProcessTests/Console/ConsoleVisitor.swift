@@ -12,7 +12,7 @@ struct ConsoleVisitor: Sendable {
 
     private static let cookieName = "__Host-desk="
 
-    func get(_ path: String) async throws -> DoorAnswer {
+    func get(_ path: String) async throws -> HTTPAnswer {
         try await transport.ask(.get, path, at: console.port, headers)
     }
 
@@ -24,7 +24,7 @@ struct ConsoleVisitor: Sendable {
     ///   - origin: where it says to come from; `nil`: nothing; the console itself by default.
     /// - Returns: the answer.
     /// - Throws: when there is none.
-    func post(_ path: String, _ fields: [(String, String)], origin: String? = "") async throws -> DoorAnswer {
+    func post(_ path: String, _ fields: [(String, String)], origin: String? = "") async throws -> HTTPAnswer {
         var all = headers
         all["Content-Type"] = "application/x-www-form-urlencoded"
         all["Origin"] = origin == "" ? "http://127.0.0.1:\(console.port)" : origin
@@ -38,7 +38,7 @@ struct ConsoleVisitor: Sendable {
         _ password: String = Operator.password,
         code: String,
         next: String = ""
-    ) async throws -> DoorAnswer {
+    ) async throws -> HTTPAnswer {
         let answer = try await post(
             "/console/sign-in",
             [("name", name), ("password", password), ("code", code), ("next", next)]

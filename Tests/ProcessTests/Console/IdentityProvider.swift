@@ -66,12 +66,11 @@ struct IdentityProvider: Sendable {
             ["/usr/bin/env", "python3", Paths.fixtures + "/providers/\(kind.rawValue).py"] + arguments,
             environment: Site.environment(["PYTHONDONTWRITEBYTECODE": "1"])
         )
-        let deadline = ContinuousClock.now + .seconds(120)
-        while !program.out.hasSuffix("\n") {
-            try #require(program.isRunning && ContinuousClock.now < deadline, "no provider: \(program.err)")
-            try await Task.sleep(for: .milliseconds(20))
+        let said = try await program.find("the provider's address", within: .seconds(120)) { [program] in
+            let said = program.out
+            return said.hasSuffix("\n") ? said : nil
         }
-        ready = try JSONDecoder().decode(Ready.self, from: Data(program.out.utf8))
+        ready = try JSONDecoder().decode(Ready.self, from: Data(said.utf8))
         transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .silent)
     }
 
@@ -147,6 +146,7 @@ struct IdentityProvider: Sendable {
             )
             calm = isAtRest?.flag == true ? calm + 1 : 0
             if calm == 4 { return true }
+            // It has to be at rest for a while: between two of its steps it seems to be at rest as well.
             try await Task.sleep(for: .milliseconds(50))
         }
         throw BrowserTooSlow(description: "the provider's page never came to rest: \(await browser.pageDescription)")
@@ -184,7 +184,7 @@ struct IdentityProvider: Sendable {
     }
 
     /// Comes back to the console.
-    func arrive(_ path: String, cookie: String?, at console: ConsoleSite) async throws -> DoorAnswer {
+    func arrive(_ path: String, cookie: String?, at console: ConsoleSite) async throws -> HTTPAnswer {
         try await transport.ask(.get, path, at: console.port, cookie.map { ["Cookie": $0] } ?? [:])
     }
 }

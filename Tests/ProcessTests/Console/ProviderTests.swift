@@ -196,12 +196,9 @@ struct ProviderTests {
                 defer { try? FileManager.default.removeItem(atPath: folder) }
                 let session = folder + "/operator"
                 let program = try await console.site.start("operator", "login", "--session", session)
-                var code: String?
-                for _ in 0..<1_000 where code == nil {
-                    code = program.err.firstMatch(of: /type there: ([A-Z]{4}-[A-Z]{4})/).map { String($0.1) }
-                    try await Task.sleep(for: .milliseconds(20))
+                let shown = try await program.find("the terminal's code", within: .seconds(20)) {
+                    program.err.firstMatch(of: /type there: ([A-Z]{4}-[A-Z]{4})/).map { String($0.1) }
                 }
-                let shown = try #require(code, "\(program.err)")
                 #expect(program.err.contains("http://127.0.0.1:\(console.port)/console/terminal"))
                 try await browser.open(console.url("/console/terminal"))
                 try await browser.type("#code", "AAAA-BBBB")

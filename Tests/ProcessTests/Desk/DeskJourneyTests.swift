@@ -87,9 +87,7 @@ import Testing
             #expect(done.out.contains(#""state": "transferred""#), "\(done)")
             let doctor = try await site.run("doctor", "--output", "json")
             #expect(doctor.out.contains("approved_transfers"))
-            worker.signal(SIGTERM)
-            let ending = try await worker.ending()
-            #expect(ending.code == 0, "\(ending)")
+            let ending = try await worker.stop()
             #expect(!ending.err.contains("owner\"") && !ending.err.contains("200000070000001"), "\(ending.err)")
         }
     }
@@ -99,8 +97,7 @@ import Testing
             let worker = try await site.start("worker")
             _ = try await site.run("reconcile", "owner", "--wait", "20")
             _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
             #expect(try await bea.run("ticket", "1", "claim").code == 0)
             let missing = try await bea.run("ticket", "1", "ask")
             #expect(missing.code == 64 && missing.err.contains("which_store"), "\(missing)")
@@ -170,8 +167,7 @@ import Testing
             let again = try await bea.run("ticket", "1", "token")
             #expect(again.out == "ticket 1: the App Store will be notified again\n", "\(again)")
             try await site.until(told)
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
         }
     }
 
@@ -225,8 +221,7 @@ import Testing
             }
             #expect(try await cid.run("ticket", "1", "transfer").code == 0)
             try await site.until("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.calls > 0")
-            worker.signal(SIGKILL)
-            _ = try await worker.ending()
+            try await worker.kill()
             try await site.execute("UPDATE entitlement_sync.transfer SET due = now()")
             let next = try await site.start("worker")
             // A call that had not been sent may still be on its way for all that anybody knows: ten minutes are waited for it.
@@ -241,8 +236,7 @@ import Testing
             )
             try await site.until("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.step = 'done'")
             try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-            next.signal(SIGTERM)
-            #expect(try await next.ending().code == 0)
+            try await next.stop()
             let steps = try await site.texts("SELECT s.step FROM entitlement_sync.transfer_step AS s ORDER BY s.id")
             for (step, following) in zip(steps, steps.dropFirst()) where following == "calling" {
                 #expect(step == "not_moved", "\(steps)")

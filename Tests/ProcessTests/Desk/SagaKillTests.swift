@@ -185,8 +185,7 @@
                 )
                 #expect(said == ["done"])
             }
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
         }
 
         private static func act(_ site: Site, _ person: String, _ act: String) async throws -> String? {
@@ -210,8 +209,7 @@
             case .diesInFlight:
                 let worker = try await site.start("worker")
                 try await eventually("RevenueCat was never called") { try await simulator.calls() == 1 }
-                worker.signal(SIGKILL)
-                #expect(try await worker.ending().signal == SIGKILL)
+                try await worker.kill()
             case .tenMinutes:
                 try await site.execute(
                     "UPDATE entitlement_sync.transfer SET called_at = called_at - interval '10 minutes'"
@@ -267,9 +265,7 @@
                 "SELECT (count(*) = 0)::int::bigint FROM entitlement_sync.transfer_token AS k WHERE k.state = 'due'",
                 comment: "the App Store was not told"
             )
-            worker.signal(SIGTERM)
-            let ending = try await worker.ending()
-            #expect(ending.code == 0)
+            let ending = try await worker.stop()
             #expect(!ending.err.contains(SagaAppStore.token), "tokens stand in no log")
         }
 

@@ -19,6 +19,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { name }
 
+    /// How long most of them last.
     private static let lasting = Duration.milliseconds(2500)
 
     static let all = [
@@ -41,6 +42,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
         name: "a worker stands still beyond its lease",
         happen: { stage in
             await stage.crew.signal(SIGSTOP, to: 0)
+            // Twice the lease.
             try await Task.sleep(for: .seconds(4))
             await stage.crew.signal(SIGCONT, to: 0)
         },
@@ -50,6 +52,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
     static let restart = Fault(name: "PostgreSQL crashes twice and is started again", ground: .own) { stage in
         for pause in [Duration.zero, .seconds(1)] {
             try await stage.server.stop(immediately: true)
+            // The server is away meanwhile.
             try await Task.sleep(for: pause)
             try await stage.server.start()
         }
@@ -66,6 +69,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
                     """
                 ) > 0
             }
+            // Workers come back, and work, before the next time.
             try await Task.sleep(for: .milliseconds(250))
         }
     }
@@ -74,6 +78,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
         stage in
         let standby = try #require(stage.standby)
         try await stage.server.stop(immediately: true)
+        // There is no primary meanwhile.
         try await Task.sleep(for: .seconds(1))
         try await standby.promote()
     }

@@ -64,34 +64,27 @@ struct FaultRunTests {
     /// How long it takes from the fault's end to the next job that ends.
     private static func recovery(_ stage: Stage) async throws -> String {
         let began = ContinuousClock.now
-        let ended = try await back { try await stage.ended() }
+        let ended = try await back(stage) { try await stage.ended() }
         // Counted apart: letting go may be repeated, its answer may be lost with the connection.
-        let putOff = try await back { try await stage.putOff() }
+        let putOff = try await back(stage) { try await stage.putOff() }
         #expect(putOff > crowd.size / 20, "workers did what was put off")
-        try await back { try await stage.letGo(0..<1) }
-        while true {
+        try await back(stage) { try await stage.letGo(0..<1) }
+        try await stage.until("nothing moves any more") {
             try await stage.crew.tend()
             // The test's own connections have to come back as well.
-            do { if try await stage.ended() > ended { break } } catch {
-                try #require(.now - began < .seconds(120), "the database stays away: \(error)")
-            }
-            guard .now - began < .seconds(120) else {
-                Issue.record("nothing moves any more: \(await stage.crew.log.suffix(3000))")
-                break
-            }
-            try await Task.sleep(for: .milliseconds(10))
+            guard let now = try? await stage.ended() else { return false }
+            return now > ended
         }
         return "\(seconds(.now - began)) s to the next finished job"
     }
 
     /// What the database says, as soon as it says anything.
-    private static func back<Value>(_ ask: () async throws -> Value) async throws -> Value {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while true {
-            do { return try await ask() } catch {
-                try #require(ContinuousClock.now < deadline, "the database stays away: \(error)")
-            }
-            try await Task.sleep(for: .milliseconds(50))
+    private static func back<Value>(_ stage: Stage, _ ask: () async throws -> Value) async throws -> Value {
+        var answer: Value?
+        try await stage.until("the database stays away", within: .seconds(60)) {
+            answer = try? await ask()
+            return answer != nil
         }
+        return try #require(answer)
     }
 }

@@ -46,6 +46,7 @@ struct KillRunTests {
             try await eventually("\(goal) jobs never ended", within: .seconds(300)) {
                 try await site.number("SELECT count(*) FROM entitlement_sync.job_history") >= goal
             }
+            // The kill comes at a random instant.
             try await Task.sleep(for: .milliseconds(.random(in: 0...100, using: &random)))
             try await crew.killOne()
             heldAtDeath += try await site.number(

@@ -150,13 +150,18 @@ struct Stage: Sendable {
 
     /// Waits until so many jobs have ended.
     func untilEnded(_ goal: Int64) async throws {
-        let deadline = ContinuousClock.now + .seconds(120)
-        while try await ended() < goal {
-            guard ContinuousClock.now < deadline else {
-                Issue.record("\(goal) jobs never ended: \(await crew.log.suffix(3000))")
-                return
-            }
-            try await Task.sleep(for: .milliseconds(20))
+        try await until("\(goal) jobs never ended") { try await ended() >= goal }
+    }
+
+    /// Waits until something is so; fails with what the workers said.
+    func until(
+        _ comment: Comment,
+        within limit: Duration = .seconds(120),
+        _ isSo: () async throws -> Bool
+    ) async throws {
+        do { try await eventually(comment, within: limit, isSo) } catch {
+            Issue.record("\(comment): \(await crew.log.suffix(3000))")
+            throw error
         }
     }
 }

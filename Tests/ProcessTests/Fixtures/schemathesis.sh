@@ -45,7 +45,8 @@ fi
 # - A key that comes again with other content is answered with 422, although each request is sound by itself. Values of
 #   allowed length may make a body too long, and values that are too long always may: that is 413.
 # - Nobody has a case here, and after a few references a day others are refused.
-# - The stores' doors open to nobody here. Numbers beyond any double are sound JSON, and make an event malformed.
+# - The stores' webhook endpoints refuse every request here. Numbers beyond any double are sound JSON, and make an event
+#   malformed.
 # - A stream is read for so long in all.
 # - No schema can say what a whole proof is, so a restore may be refused for that, and for that alone.
 cat >"$folder/hooks.py" <<'PY'

@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-/// What people hand to us in confidence stays out of everything that leaves by another door.
+/// What users and operators hand over in confidence stays out of logs, metrics and the errors of jobs.
 struct SecretsTests {
     /// Every secret has this in it, whatever its form.
     private static let mark = "hunter2"

@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import Testing
 
 /// A worker process whose metrics are read as Prometheus reads them, and its log as JSON.
@@ -40,12 +39,9 @@ struct MeteredWorker: Sendable {
         within limit: Duration = .seconds(60),
         _ isSo: (Exposition) -> Bool
     ) async throws -> Exposition {
-        let deadline = ContinuousClock.now + limit
-        while true {
+        try await program.find(comment, within: limit) {
             let metrics = try await scrape()
-            if isSo(metrics) { return metrics }
-            try #require(program.isRunning && ContinuousClock.now < deadline, "\(comment): \(program.err.suffix(2000))")
-            try await Task.sleep(for: .milliseconds(20))
+            return isSo(metrics) ? metrics : nil
         }
     }
 
@@ -59,34 +55,21 @@ struct MeteredWorker: Sendable {
         try await Self.line(of: program, saying: message, where: isMeant)
     }
 
-    /// Tells it to stop.
-    ///
-    /// - Returns: how it ended, which has to be well.
+    /// Tells it to stop, which has to go well.
     @discardableResult
-    func stop() async throws -> Program.Ending {
-        program.signal(SIGTERM)
-        let ending = try await program.ending()
-        #expect(ending.code == 0, "\(ending)")
-        return ending
-    }
+    func stop() async throws -> Program.Ending { try await program.stop() }
 
     private static func line(
         of program: Program,
         saying message: String,
         where isMeant: ([String: String]) -> Bool = { _ in true }
     ) async throws -> [String: String] {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while true {
-            // The last line may be half written.
-            let said = program.err
-            let isRunning = program.isRunning
-            for line in said.split(separator: "\n").dropLast(said.hasSuffix("\n") ? 0 : 1) where line.contains(message)
-            {
+        try await program.find(message) {
+            for line in program.log where line.contains(message) {
                 let fields = try fields(of: String(line))
                 if fields["message"]?.contains(message) == true, isMeant(fields) { return fields }
             }
-            try #require(isRunning && ContinuousClock.now < deadline, "never said \(message): \(said.suffix(3000))")
-            try await Task.sleep(for: .milliseconds(10))
+            return nil
         }
     }
 

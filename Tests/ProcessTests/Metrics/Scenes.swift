@@ -13,7 +13,7 @@ enum Scenes {
         async let limited = limits()
         async let down = outage()
         async let asked = direct()
-        async let served = doors()
+        async let served = endpoints()
         return try await worked + limited + down + asked + served
     }
 
@@ -288,24 +288,24 @@ enum Scenes {
         return try #require(scrapes.value)
     }
 
-    /// An app, a stranger and a store at the doors, and a receiver that nobody reaches.
-    private static func doors() async throws -> [Exposition] {
+    /// An app, a stranger and a store that call the API, and a webhook receiver that does not answer.
+    private static func endpoints() async throws -> [Exposition] {
         let scrapes = Slot<[Exposition]>()
         let settings = ["OUTBOX_URL": "http://127.0.0.1:9/changes", "OUTBOX_SECRET": "a-secret-of-sixteen-bytes"]
-        try await DoorSite.with(
+        try await EndpointSite.with(
             scenario: "customers: [{id: ann, state: active}]\n",
             users: ["ann"],
             settings: settings
-        ) { doors in
-            let door = try await doors.open()
-            let ann = try await doors.caller("ann", at: door)
+        ) { endpoints in
+            let endpoint = try await endpoints.open()
+            let ann = try await endpoints.caller("ann", at: endpoint)
             _ = try await ann.end(of: try await ann.restore())
-            let refused = try await door.ask(.get, "/v1/entitlement")
+            let refused = try await endpoint.ask(.get, "/v1/entitlement")
             #expect(refused.status == 401)
             let event = #"{"event": {"type": "RENEWAL", "app_user_id": "ann"}}"#
-            let kept = try await door.post(try await doors.webhook("revenuecat", event), to: "revenuecat")
+            let kept = try await endpoint.post(try await endpoints.webhook("revenuecat", event), to: "revenuecat")
             #expect(kept.status == 200)
-            let port = try await door.adminPort
+            let port = try await endpoint.adminPort
             try await eventually("nothing was looked into or told") {
                 let scrape = try Exposition(
                     String(decoding: try await fetch("GET", "/metrics", from: port), as: UTF8.self)
@@ -314,7 +314,7 @@ enum Scenes {
                 return scrape.value("entitlement_sync_events_examined_total", [:]) ?? 0 > 0
                     && scrape.value("entitlement_sync_outbox_messages_total", ["result": "failed"]) ?? 0 > 0
             }
-            try await door.close()
+            try await endpoint.close()
         }
         return try #require(scrapes.value)
     }

@@ -44,13 +44,10 @@ final class PgBouncer: Sendable {
 
     /// Waits until it listens; false when its port was taken meanwhile.
     private static func isServing(_ program: Program) async throws -> Bool {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while !program.err.contains("process up") {
-            if !program.isRunning, program.err.contains("Address already in use") { return false }
-            try #require(program.isRunning && ContinuousClock.now < deadline, "\(program.out)\(program.err)")
-            try await Task.sleep(for: .milliseconds(10))
+        try await program.find("process up") {
+            if program.err.contains("process up") { return true }
+            return !program.isRunning && program.err.contains("Address already in use") ? false : nil
         }
-        return true
     }
 
     /// Start-up parameters that a pooler cannot keep are refused, as by default: a client that sends one does not get in.

@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import Postgres
 import TestSupport
 import Testing
@@ -79,8 +78,7 @@ struct PoolerTests {
         let second = try await site.start("worker", "--until-idle")
         try await site.until(InterruptionTests.ended(700), comment: "700 jobs did not end")
         try await expectSharing(at: site)
-        first.signal(SIGKILL)
-        #expect(try await first.ending().signal == SIGKILL)
+        try await first.kill()
         let third = try await site.start("worker", "--until-idle")
         for worker in [second, third] {
             let ending = try await worker.ending(within: .seconds(180))
@@ -122,8 +120,6 @@ struct PoolerTests {
         let doctor = try await site.run("doctor")
         #expect(doctor.code == 0 && doctor.out.contains("dead_jobs: 10 jobs are dead"), "\(doctor)")
         #expect(!doctor.out.contains("could not be"), "\(doctor)")
-        worker.signal(SIGTERM)
-        let ending = try await worker.ending()
-        #expect(ending.code == 0, "\(ending)")
+        try await worker.stop()
     }
 }

@@ -38,8 +38,7 @@ import Testing
             // A second may tick between their clock and ours.
             let off = (-1...1).map { "by \(-seconds + $0) s" }
             #expect(off.contains { clock.detail.contains($0) }, "\(clock.detail)")
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
             // With the right time the same proof is as good as ever: shown once more, it joins the job that was put off, or makes
             // a new one where that was given up. Nobody works meanwhile, or that job could be done before.
             _ = try await site.run("restore", "ann", "--proof", proof)
@@ -51,8 +50,7 @@ import Testing
                 "SELECT outcome FROM entitlement_sync.job_status WHERE kind = 'restore' ORDER BY created_at"
             )
             #expect(ended.last == "restored" && ended.dropLast().allSatisfy { $0 == "store_unavailable" }, "\(ended)")
-            heir.signal(SIGTERM)
-            #expect(try await heir.ending().code == 0)
+            try await heir.stop()
         }
     }
 }

@@ -127,8 +127,7 @@ import Testing
                     "\(each.user): \(answer.out)"
                 )
             }
-            worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            try await worker.stop()
             let doctor = try await site.run("doctor")
             #expect(!doctor.out.contains("alarm."), "\(doctor.out)")
         }
@@ -170,8 +169,7 @@ import Testing
                     """,
                     within: .seconds(100)
                 )
-                heir.signal(SIGTERM)
-                #expect(try await heir.ending().code == 0)
+                try await heir.stop()
                 struct Report: Decodable {
                     var acknowledged: Bool
                     var calls: Int

@@ -56,8 +56,75 @@ final class Program: Sendable {
     var err: String { read("err") }
     var isRunning: Bool { life.isRunning }
 
+    /// The lines of its log so far; the last one may be half written, and is left out until it is whole.
+    var log: [Substring] {
+        let said = err
+        return said.split(separator: "\n").dropLast(said.hasSuffix("\n") ? 0 : 1)
+    }
+
+    /// Waits for something that it says or does; nothing signals that, so this asks again and again while it runs.
+    ///
+    /// - Parameters:
+    ///   - what: names it in the failure's text.
+    ///   - limit: how long to wait.
+    ///   - sourceLocation: where the failure is shown.
+    ///   - attempt: finds it; `nil`: it is not there yet.
+    /// - Returns: what was found.
+    /// - Throws: what the attempt threw; a failure with the output when the program ends first, or the time is over.
+    @discardableResult
+    func find<Value>(
+        _ what: String,
+        within limit: Duration = .seconds(60),
+        sourceLocation: SourceLocation = #_sourceLocation,
+        _ attempt: () async throws -> Value?
+    ) async throws -> Value {
+        let deadline = ContinuousClock.now + limit
+        while true {
+            // Asked before the attempt, which then reads the last words of a program that has ended.
+            let mayFollow = isRunning
+            if let value = try await attempt() { return value }
+            try #require(
+                mayFollow && ContinuousClock.now < deadline,
+                "never came: \(what)\nout: \(out.suffix(1500))\nerr: \(err.suffix(3000))",
+                sourceLocation: sourceLocation
+            )
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
+    /// Waits until its log holds a text.
+    func find(
+        _ text: String,
+        within limit: Duration = .seconds(60),
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        try await find(text, within: limit, sourceLocation: sourceLocation) { err.contains(text) ? text : nil }
+    }
+
     /// Sends a signal; a process that has ended hears nothing.
     func signal(_ number: Int32) { life.signal(number) }
+
+    /// Tells it to stop, which has to go well.
+    @discardableResult
+    func stop(sourceLocation: SourceLocation = #_sourceLocation) async throws -> Ending {
+        signal(SIGTERM)
+        let ending = try await ending()
+        #expect(ending.code == 0, "\(ending)", sourceLocation: sourceLocation)
+        return ending
+    }
+
+    /// Kills it, which has to find it alive.
+    @discardableResult
+    func kill(sourceLocation: SourceLocation = #_sourceLocation) async throws -> Ending {
+        signal(SIGKILL)
+        let ending = try await ending()
+        #expect(
+            ending.signal == SIGKILL,
+            "it had ended before it was killed: \(ending)",
+            sourceLocation: sourceLocation
+        )
+        return ending
+    }
 
     /// Waits until it has ended.
     ///

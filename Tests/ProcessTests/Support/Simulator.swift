@@ -79,14 +79,8 @@ func ask(
 
 /// Waits for a line of a server's output that ends with its port.
 func listeningPort(of program: Program) async throws -> Int {
-    let deadline = ContinuousClock.now + .seconds(60)
-    while true {
+    try await program.find("its port") {
         let said = program.out
-        if said.hasSuffix("\n"), let port = said.split(whereSeparator: \.isWhitespace).last.flatMap({ Int($0) }) {
-            return port
-        }
-        // A server tells nobody but its output.
-        try #require(program.isRunning && ContinuousClock.now < deadline, "no port: \(said) \(program.err)")
-        try await Task.sleep(for: .milliseconds(10))
+        return said.hasSuffix("\n") ? said.split(whereSeparator: \.isWhitespace).last.flatMap { Int($0) } : nil
     }
 }

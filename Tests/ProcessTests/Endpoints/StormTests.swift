@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import HTTPTypes
 import Postgres
 import TestSupport
@@ -83,32 +82,32 @@ struct StormTests {
     @Test func `72, 73, 75: a storm of events is kept once each, whoever dies, and ends as one that nobody disturbed`()
         async throws
     {
-        let undisturbed = try await Self.outcome { doors, _, webhooks in
-            let door = try await doors.open()
+        let undisturbed = try await Self.outcome { endpoints, _, webhooks in
+            let endpoint = try await endpoints.open()
             for (_, webhook) in webhooks {
-                let answer = try await door.post(webhook, to: "revenuecat")
+                let answer = try await endpoint.post(webhook, to: "revenuecat")
                 #expect(answer.status == 200, "\(answer)")
             }
-            try await door.close()
+            try await endpoint.close()
         }
         #expect(undisturbed.changes.count == 20 + 15 + 5)
         #expect(undisturbed.users.count { $0.contains(" subscriber ") } == 20 + 10 + 5)
         #expect(undisturbed.tickets.count == 5)
 
-        let disturbed = try await Self.outcome { doors, port, webhooks in
+        let disturbed = try await Self.outcome { endpoints, port, webhooks in
             var deliveries: [Webhook] = []
             for (_, webhook) in webhooks { deliveries += [webhook, webhook, webhook] }
             var random = SeededGenerator(seed: 60)
             deliveries.shuffle(using: &random)
             let settings = ["HTTP_PORT": "\(port)"]
-            let first = try await doors.open(settings: settings)
-            let storm = Storm(deliveries, at: port, over: doors)
+            let first = try await endpoints.open(settings: settings)
+            let storm = Storm(deliveries, at: port, over: endpoints)
             let troubles = try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<16 { group.addTask { try await storm.post() } }
-                try await Self.killed(first, at: 150, of: doors.site)
-                let second = try await doors.open(settings: settings)
-                try await Self.killed(second, at: 350, of: doors.site)
-                let third = try await doors.open(settings: settings)
+                try await Self.killed(first, at: 150, of: endpoints.site)
+                let second = try await endpoints.open(settings: settings)
+                try await Self.killed(second, at: 350, of: endpoints.site)
+                let third = try await endpoints.open(settings: settings)
                 let troubles = try await group.reduce(0, +)
                 try await third.close()
                 return troubles
@@ -119,42 +118,40 @@ struct StormTests {
     }
 
     /// Kills a process in the middle of a storm.
-    private static func killed(_ door: Door, at goal: Int64, of site: Site) async throws {
+    private static func killed(_ endpoint: Endpoint, at goal: Int64, of site: Site) async throws {
         try await site.until(
             "SELECT (count(*) >= \(goal))::integer::bigint FROM entitlement_sync.inbox_log",
             comment: "\(goal) events never came"
         )
-        door.program.signal(SIGKILL)
-        let ending = try await door.program.ending()
-        #expect(ending.signal == SIGKILL, "\(ending)")
+        try await endpoint.program.kill()
         let kept = try await site.number("SELECT count(*) FROM entitlement_sync.inbox_log")
         #expect(kept < 600, "all had come before it died")
     }
 
     /// What becomes of a site's users once all events have come, however that went.
     private static func outcome(
-        _ arrive: @Sendable (DoorSite, Int, [(id: String, webhook: Webhook)]) async throws -> Void
+        _ arrive: @Sendable (EndpointSite, Int, [(id: String, webhook: Webhook)]) async throws -> Void
     ) async throws -> Outcome {
         let found = Slot<Outcome>()
-        try await DoorSite.with(scenario: scenario, settings: settings) { doors in
-            try await doors.site.execute(load)
-            let events = try await Self.webhooks(doors)
-            try await arrive(doors, Int(freeLoopbackPort()), events)
-            let ending = try await doors.site.run("worker", "--until-idle")
+        try await EndpointSite.with(scenario: scenario, settings: settings) { endpoints in
+            try await endpoints.site.execute(load)
+            let events = try await Self.webhooks(endpoints)
+            try await arrive(endpoints, Int(freeLoopbackPort()), events)
+            let ending = try await endpoints.site.run("worker", "--until-idle")
             #expect(ending.code == 0, "\(ending)")
-            let kept = try await doors.site.texts(
+            let kept = try await endpoints.site.texts(
                 "SELECT concat_ws(' ', l.event_id, l.source, l.state) FROM entitlement_sync.inbox_log AS l"
             )
             #expect(kept.sorted() == events.map { "\($0.id) revenuecat done" }.sorted())
-            try await Record.expectSettled(doors.site)
-            found.value = try await Outcome(of: doors.site)
+            try await Record.expectSettled(endpoints.site)
+            found.value = try await Outcome(of: endpoints.site)
         }
         return try #require(found.value)
     }
 
     /// Ten events for each user, of the last hours and not in the order in which things happen.
-    private static func webhooks(_ doors: DoorSite) async throws -> [(id: String, webhook: Webhook)] {
-        let users = try await doors.site.texts("SELECT u.id FROM users AS u ORDER BY 1")
+    private static func webhooks(_ endpoints: EndpointSite) async throws -> [(id: String, webhook: Webhook)] {
+        let users = try await endpoints.site.texts("SELECT u.id FROM users AS u ORDER BY 1")
         let hoursAgo = Int(Date().timeIntervalSince1970 * 1000) - 7_200_000
         var all: [(id: String, webhook: Webhook)] = []
         for user in users {
@@ -167,7 +164,7 @@ struct StormTests {
                     ? #""transferred_from": ["\#(user)"], "transferred_to": ["$RCAnonymousID:\#(number)"]"#
                     : "\"app_user_id\": \"\(user)\""
                 let event = #"{"id": "\#(id)", "type": "\#(type)", "event_timestamp_ms": \#(at), \#(who)}"#
-                let webhook = try await doors.webhook("revenuecat", #"{"event": \#(event)}"#)
+                let webhook = try await endpoints.webhook("revenuecat", #"{"event": \#(event)}"#)
                 all.append((id, webhook))
             }
         }
@@ -179,12 +176,12 @@ struct StormTests {
 private actor Storm {
     private var left: [Webhook]
     private let port: Int
-    private let doors: DoorSite
+    private let endpoints: EndpointSite
 
-    init(_ deliveries: [Webhook], at port: Int, over doors: DoorSite) {
+    init(_ deliveries: [Webhook], at port: Int, over endpoints: EndpointSite) {
         left = deliveries
         self.port = port
-        self.doors = doors
+        self.endpoints = endpoints
     }
 
     /// Posts until nothing is left.
@@ -198,6 +195,7 @@ private actor Storm {
             while try await !isAcknowledged(webhook) {
                 troubles += 1
                 try #require(ContinuousClock.now < deadline, "it is never acknowledged")
+                // A store waits as well before it sends an event again.
                 try await Task.sleep(for: .milliseconds(50))
             }
         }
@@ -207,9 +205,9 @@ private actor Storm {
     private func isAcknowledged(_ webhook: Webhook) async throws -> Bool {
         var fields = webhook.headers
         fields["Content-Type"] = "application/json"
-        let answer: DoorAnswer
+        let answer: HTTPAnswer
         do {
-            answer = try await doors.transport.ask(
+            answer = try await endpoints.transport.ask(
                 .post,
                 "/v1/webhooks/revenuecat",
                 at: port,

@@ -10,16 +10,17 @@ struct DescriptionTests {
 
     @Test func `No answer contradicts what the API says of itself, whatever is sent`() async throws {
         let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
-        try await DoorSite.with(scenario: Self.scenario, users: ["ann"]) { doors in
-            let door = try await doors.open()
-            let token = try await doors.token(#"{"sub": "ann"}"#)
+        try await EndpointSite.with(scenario: Self.scenario, users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open()
+            let token = try await endpoints.token(#"{"sub": "ann"}"#)
             // The tools come from where this machine gets its packages.
             let kept = ProcessInfo.processInfo.environment.filter { name, _ in
                 name.hasPrefix("PIP_") || ["HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"].contains(name)
             }
             let checks = try await Program(
                 [
-                    "/usr/bin/env", "bash", Paths.fixtures + "/schemathesis.sh", "http://127.0.0.1:\(door.port)", token,
+                    "/usr/bin/env", "bash", Paths.fixtures + "/schemathesis.sh", "http://127.0.0.1:\(endpoint.port)",
+                    token,
                     Paths.package + "/.build/schemathesis", isFull ? "100" : "15",
                 ],
                 environment: Site.environment(kept)
@@ -28,7 +29,7 @@ struct DescriptionTests {
             #expect(ending.code == 0, "\(ending)")
             let tested = try #require(ending.out.firstMatch(of: /Selected: (\d+)\/(\d+)\s+Tested: (\d+)/), "\(ending)")
             #expect(tested.1 == tested.2 && tested.2 == tested.3, "every route is tested: \(ending)")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 }

@@ -7,7 +7,7 @@ import Transport
 struct ProxyTests {
     enum Kind: String, CaseIterable, Sendable { case nginx, caddy }
 
-    /// A proxy before a door.
+    /// A proxy before an endpoint.
     private struct Proxy {
         let program: Program
         let port: Int
@@ -47,7 +47,7 @@ struct ProxyTests {
         let made = try await Program(
             [
                 "/usr/bin/env", "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=door", "-addext",
+                "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=proxy", "-addext",
                 "subjectAltName=IP:127.0.0.1",
             ],
             environment: Site.environment([:])
@@ -56,14 +56,14 @@ struct ProxyTests {
         return (certificate, key)
     }
 
-    private static func start(_ kind: Kind, before door: Door, in folder: String) async throws -> Proxy {
+    private static func start(_ kind: Kind, before endpoint: Endpoint, in folder: String) async throws -> Proxy {
         let (certificate, key) = try await certificate(in: folder)
         let port = Int(freeLoopbackPort())
         let arguments: [String]
         switch kind {
         case .nginx:
             let site = try Paths.text(Paths.package + "/deploy/nginx.conf")
-                .replacing("127.0.0.1:8080", with: "127.0.0.1:\(door.port)")
+                .replacing("127.0.0.1:8080", with: "127.0.0.1:\(endpoint.port)")
                 .replacing("listen 443", with: "listen 127.0.0.1:\(port)")
                 .replacing("/etc/ssl/certs/api.example.com.pem", with: certificate)
                 .replacing("/etc/ssl/private/api.example.com.key", with: key)
@@ -87,7 +87,7 @@ struct ProxyTests {
             ]
         case .caddy:
             let text = try Paths.text(Paths.package + "/deploy/Caddyfile")
-                .replacing("127.0.0.1:8080", with: "127.0.0.1:\(door.port)")
+                .replacing("127.0.0.1:8080", with: "127.0.0.1:\(endpoint.port)")
                 .replacing("{\n\tservers", with: "{\n\tadmin off\n\tauto_https disable_redirects\n\tservers")
                 .replacing("api.example.com {", with: "https://127.0.0.1:\(port) {\n\ttls \(certificate) \(key)")
             try text.write(toFile: folder + "/Caddyfile", atomically: true, encoding: .utf8)
@@ -98,37 +98,34 @@ struct ProxyTests {
         }
         let program = try await Program(arguments, environment: Site.environment([:]))
         let proxy = Proxy(program: program, port: port, certificate: certificate)
-        let deadline = ContinuousClock.now + .seconds(20)
-        while try await proxy.ask("/health/live").isEmpty {
-            try #require(program.isRunning && ContinuousClock.now < deadline, "\(program.err)")
-            try await Task.sleep(for: .milliseconds(50))
+        return try await program.find("an answer through the proxy", within: .seconds(20)) {
+            try await proxy.ask("/health/live").isEmpty ? nil : proxy
         }
-        return proxy
     }
 
     private static func with(
         _ kind: Kind,
         role: String,
         settings: [String: String] = [:],
-        _ body: @Sendable (DoorSite, Door, Proxy) async throws -> Void
+        _ body: @Sendable (EndpointSite, Endpoint, Proxy) async throws -> Void
     ) async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        try await DoorSite.with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { doors in
+        try await EndpointSite.with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { endpoints in
             let trusting = settings.merging(["HTTP_TRUSTED_PROXIES": "127.0.0.1"]) { $1 }
-            let door = try await doors.open(role, settings: trusting)
-            let proxy = try await start(kind, before: door, in: folder)
-            try await body(doors, door, proxy)
+            let endpoint = try await endpoints.open(role, settings: trusting)
+            let proxy = try await start(kind, before: endpoint, in: folder)
+            try await body(endpoints, endpoint, proxy)
             proxy.program.signal(SIGTERM)
             _ = try await proxy.program.ending()
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
     @Test(arguments: Kind.allCases)
     func `A restore goes through by TLS and HTTP/2, waits and events as they come`(kind: Kind) async throws {
-        try await Self.with(kind, role: "serve") { doors, door, proxy in
-            let token = try await doors.token(#"{"sub": "ann"}"#)
+        try await Self.with(kind, role: "serve") { endpoints, endpoint, proxy in
+            let token = try await endpoints.token(#"{"sub": "ann"}"#)
             let authorization = ["-H", "Authorization: Bearer \(token)"]
             let version = try await proxy.ask(
                 "/health/live",
@@ -141,9 +138,10 @@ struct ProxyTests {
             let stream = try await proxy.curl(restore.path + "/events", authorization)
             try await eventually("no event came through") { stream.out.contains("event: queued\n") }
             let wait = try await proxy.curl(restore.path + "?wait=25", authorization)
+            // It is not answered while no worker runs.
             try await Task.sleep(for: .seconds(1))
             #expect(wait.isRunning && wait.out.isEmpty)
-            let worker = try await doors.open("run", settings: ["HTTP_PORT": "0"])
+            let worker = try await endpoints.open("run", settings: ["HTTP_PORT": "0"])
             try await eventually("the events did not end") { !stream.isRunning && !wait.isRunning }
             #expect(stream.out.contains("event: finished\n"), "\(stream.out)")
             #expect(wait.out.contains(#""outcome":"restored""#), "\(wait.out)")

@@ -1,11 +1,10 @@
 import Foundation
-import Glibc
 import HTTPTypes
 import Testing
 import Transport
 
 /// A process that serves the API, its log in JSON.
-struct Door: Sendable {
+struct Endpoint: Sendable {
     let program: Program
     let port: Int
     private let transport: HTTPTransport
@@ -23,13 +22,9 @@ struct Door: Sendable {
     }
 
     private static func port(of program: Program, of what: String = "the API") async throws -> Int {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while true {
-            let isRunning = program.isRunning
+        try await program.find("the port of \(what)") {
             let line = try lines(of: program).first { $0["message"] == "serving \(what)" }
-            if let text = line?["listen.port"], let port = Int(text) { return port }
-            try #require(isRunning && ContinuousClock.now < deadline, "it never served: \(program.err.suffix(3000))")
-            try await Task.sleep(for: .milliseconds(10))
+            return line?["listen.port"].flatMap { Int($0) }
         }
     }
 
@@ -40,10 +35,7 @@ struct Door: Sendable {
     var log: [[String: String]] { get throws { try Self.lines(of: program) } }
 
     private static func lines(of program: Program) throws -> [[String: String]] {
-        // The last line may be half written.
-        let said = program.err
-        return try said.split(separator: "\n").dropLast(said.hasSuffix("\n") ? 0 : 1).filter { $0.hasPrefix("{") }
-            .map { try MeteredWorker.fields(of: String($0)) }
+        try program.log.filter { $0.hasPrefix("{") }.map { try MeteredWorker.fields(of: String($0)) }
     }
 
     /// Connections that the process has at its port.
@@ -69,7 +61,7 @@ struct Door: Sendable {
         _ path: String,
         _ fields: [String: String] = [:],
         body: String? = nil
-    ) async throws -> DoorAnswer {
+    ) async throws -> HTTPAnswer {
         try await transport.ask(method, path, at: port, fields, body: body)
     }
 
@@ -81,7 +73,7 @@ struct Door: Sendable {
     ///   - name: names the request in the log.
     /// - Returns: the answer.
     /// - Throws: when there is none.
-    func post(_ webhook: Webhook, to store: String, name: String? = nil) async throws -> DoorAnswer {
+    func post(_ webhook: Webhook, to store: String, name: String? = nil) async throws -> HTTPAnswer {
         var fields = webhook.headers
         fields["Content-Type"] = "application/json"
         fields["X-Request-Id"] = name
@@ -90,12 +82,7 @@ struct Door: Sendable {
 
     /// Tells the process to stop, which has to go well.
     @discardableResult
-    func close() async throws -> Program.Ending {
-        program.signal(SIGTERM)
-        let ending = try await program.ending()
-        #expect(ending.code == 0, "\(ending)")
-        return ending
-    }
+    func close() async throws -> Program.Ending { try await program.stop() }
 }
 
 /// A webhook as a store would post it.
@@ -105,7 +92,7 @@ struct Webhook: Decodable, Sendable {
 }
 
 /// An answer as a client sees it.
-struct DoorAnswer: Sendable, CustomStringConvertible {
+struct HTTPAnswer: Sendable, CustomStringConvertible {
     let response: HTTPResponse
     let body: [UInt8]
 
@@ -152,7 +139,7 @@ extension HTTPTransport {
         at port: Int,
         _ fields: [String: String] = [:],
         body: String? = nil
-    ) async throws -> DoorAnswer {
+    ) async throws -> HTTPAnswer {
         var headers = HTTPFields()
         for (name, value) in fields {
             let field = try #require(HTTPField.Name(name), "\(name)")
@@ -166,6 +153,6 @@ extension HTTPTransport {
             headerFields: headers
         )
         let exchange = try await send(request, body: body.map { Array($0.utf8) }, timeout: .seconds(60))
-        return DoorAnswer(response: exchange.response, body: exchange.body)
+        return HTTPAnswer(response: exchange.response, body: exchange.body)
     }
 }

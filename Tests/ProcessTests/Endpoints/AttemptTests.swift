@@ -48,28 +48,28 @@ struct AttemptTests {
     }
 
     private static func attempt() async throws {
-        try await DoorSite.with(
+        try await EndpointSite.with(
             .staffed,
             scenario: scenario,
             users: ["ann", "bob", "owner", "claimant"]
-        ) { doors in
-            let staff = try await Staff(at: doors.site)
+        ) { endpoints in
+            let staff = try await Staff(at: endpoints.site)
             defer { staff.leave() }
-            let door = try await doors.open()
-            let limited = try await doors.open(
+            let endpoint = try await endpoints.open()
+            let limited = try await endpoints.open(
                 "serve",
                 settings: ["HTTP_REQUESTS_PER_MINUTE_PER_USER": "20", "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "40"]
             )
-            let admin = try await door.adminPort
+            let admin = try await endpoint.adminPort
             let script = try await Program(
                 ["/usr/bin/env", "python3", Paths.fixtures + "/attempts"],
                 environment: Site.environment(
-                    doors.site.settings.merging([
-                        "ATTEMPTS_API_PORT": "\(door.port)", "ATTEMPTS_ADMIN_PORT": "\(admin)",
+                    endpoints.site.settings.merging([
+                        "ATTEMPTS_API_PORT": "\(endpoint.port)", "ATTEMPTS_ADMIN_PORT": "\(admin)",
                         "ATTEMPTS_LIMITED_PORT": "\(limited.port)",
-                        "ATTEMPTS_SIMULATOR_PORT": "\(doors.simulator.port)", "ATTEMPTS_KEYS": Paths.keys,
-                        "ATTEMPTS_FILES": doors.files, "ATTEMPTS_STAFF": staff.folder,
-                        "ATTEMPTS_PROGRAM": Paths.program, "ATTEMPTS_DATABASE": doors.site.database.tcpURL,
+                        "ATTEMPTS_SIMULATOR_PORT": "\(endpoints.simulator.port)", "ATTEMPTS_KEYS": Paths.keys,
+                        "ATTEMPTS_FILES": endpoints.files, "ATTEMPTS_STAFF": staff.folder,
+                        "ATTEMPTS_PROGRAM": Paths.program, "ATTEMPTS_DATABASE": endpoints.site.database.tcpURL,
                         "PYTHONDONTWRITEBYTECODE": "1",
                     ]) { $1 }
                 )
@@ -77,7 +77,7 @@ struct AttemptTests {
             let ending = try await script.ending(within: .seconds(900))
             try expect(ending)
             try await limited.close()
-            try await door.close()
+            try await endpoint.close()
         }
     }
 

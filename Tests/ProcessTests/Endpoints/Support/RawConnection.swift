@@ -158,10 +158,23 @@ extension RawConnection {
         _ fields: [(String, String)] = [],
         body: [UInt8]? = nil
     ) -> [UInt8] {
-        var all = [("Host", "door")] + fields
+        var all = [("Host", "test")] + fields
         if let body { all += [("Content-Type", "application/json"), ("Content-Length", "\(body.count)")] }
         let head = "\(method) \(path) HTTP/1.1\r\n" + all.map { "\($0.0): \($0.1)\r\n" }.joined() + "\r\n"
         return Array(head.utf8) + (body ?? [])
+    }
+
+    /// Bytes as chunks of 64 KiB.
+    static func chunked(_ bytes: [UInt8]) -> [UInt8] {
+        var chunks: [UInt8] = []
+        for start in stride(from: 0, to: bytes.count, by: 65_536) {
+            let chunk = bytes[start..<min(bytes.count, start + 65_536)]
+            let size = String(chunk.count, radix: 16)
+            chunks += Array("\(size)\r\n".utf8)
+            chunks += chunk
+            chunks += Array("\r\n".utf8)
+        }
+        return chunks + Array("0\r\n\r\n".utf8)
     }
 }
 

@@ -29,12 +29,12 @@ struct TypedIDTests {
         async throws
     {
         let users = Self.ids.flatMap { $0.2.map { "asking-\($0)" } } + ["owner", "player"]
-        try await DoorSite.with(scenario: Self.scenario, users: users) { doors in
-            let door = try await doors.open()
+        try await EndpointSite.with(scenario: Self.scenario, users: users) { endpoints in
+            let endpoint = try await endpoints.open()
             for (store, kind, values) in Self.ids {
                 var seen: [[String]] = []
                 for value in values {
-                    let caller = try await doors.caller("asking-\(value)", at: door)
+                    let caller = try await endpoints.caller("asking-\(value)", at: endpoint)
                     let body = #"{"proofs": [{"store": "\#(store)", "kind": "\#(kind)", "value": "\#(value)"}]}"#
                     let accepted = try await caller.ask(.post, "/v1/restores", ["X-Request-Id": "same"], body: body)
                     let asked: SeenRestore = try accepted.decode()
@@ -51,19 +51,19 @@ struct TypedIDTests {
                     #expect(answers == seen.last, "\(value) can be told from one that never was")
                 }
             }
-            let tickets = try await doors.site.texts(
+            let tickets = try await endpoints.site.texts(
                 "SELECT concat_ws(' ', t.user_id, t.kind) FROM entitlement_sync.ticket_status AS t ORDER BY 1"
             )
             #expect(
                 tickets == ["asking-2000000700000001 needs_proof", "asking-GPA.3300-0000-0000-00001 needs_proof"],
                 "support knows"
             )
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
     /// Status, headers and body, without the restore's id, its reference and the hour.
-    private static func text(_ answer: DoorAnswer, without restore: SeenRestore) -> String {
+    private static func text(_ answer: HTTPAnswer, without restore: SeenRestore) -> String {
         let headers = answer.response.headerFields.filter { $0.name != .date }
             .map { "\($0.name.canonicalName): \($0.value)" }.sorted().joined(separator: "\n")
         return "\(answer.status)\n\(headers)\n\(String(decoding: answer.body, as: UTF8.self))"

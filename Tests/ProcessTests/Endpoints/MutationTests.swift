@@ -22,12 +22,12 @@ struct MutationTests {
     private static let lanes = 4
 
     @Test func `Altered requests of people and stores that are who they say never fail on our side`() async throws {
-        try await DoorSite.with(scenario: Self.scenario, users: ["ann"]) { doors in
-            let door = try await doors.open("serve")
-            let ann = try await doors.caller("ann", at: door)
+        try await EndpointSite.with(scenario: Self.scenario, users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let asked = try await ann.restore()
             let token = [("Authorization", "Bearer \(ann.token)"), ("Accept-Language", "de-AT, en;q=0.3")]
-            let shown = try doors.showing(transaction: "2000000700000001")
+            let shown = try endpoints.showing(transaction: "2000000700000001")
             var seeds = [
                 RawConnection.request("POST", "/v1/restores", token, body: Array(shown.utf8)),
                 RawConnection.request("POST", "/v1/restores", token + [("Idempotency-Key", "k-1")], body: Self.wish),
@@ -35,25 +35,25 @@ struct MutationTests {
                 RawConnection.request("GET", "/v1/entitlement", token), RawConnection.request("GET", "/health/live"),
             ]
             for (store, request) in Self.events {
-                let webhook = try await doors.webhook(store, request)
+                let webhook = try await endpoints.webhook(store, request)
                 seeds.append(Self.request(webhook, to: store))
             }
             for seed in seeds {
-                let outcome = try await RawConnection.exchange(seed, with: door.port, endsSending: true)
+                let outcome = try await RawConnection.exchange(seed, with: endpoint.port, endsSending: true)
                 let statuses = outcome.answers.map(\.status)
                 #expect(statuses == [200] || statuses == [202], "they are right as they are: \(outcome)")
             }
-            let tally = try await Self.send(seeds, to: door)
+            let tally = try await Self.send(seeds, to: endpoint)
             // Some alterations do no harm, and a few that do are found.
             #expect(tally.count(200...202) > 0 && tally.count(400...400) > 0 && tally.count(401...401) > 0, "\(tally)")
-            try await Self.expectAlive(door, ann)
+            try await Self.expectAlive(endpoint, ann)
         }
     }
 
     @Test func `Altered requests of people and stores that are not who they say change nothing`() async throws {
-        try await DoorSite.with(scenario: Self.scenario, users: ["ann"]) { doors in
-            let door = try await doors.open("serve")
-            let ann = try await doors.caller("ann", at: door)
+        try await EndpointSite.with(scenario: Self.scenario, users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let ann = try await endpoints.caller("ann", at: endpoint)
             // No alteration makes a signature: these are of others, of yesterday, or of nobody.
             let yesterday = Int(Date().timeIntervalSince1970) - 86_400
             var seeds = [RawConnection.request("POST", "/v1/restores", body: Self.wish)]
@@ -63,35 +63,35 @@ struct MutationTests {
                 #"{"sub": "ann", "iat": \#(yesterday), "exp": \#(yesterday + 3600)}"#,
             ]
             for claims in wrong {
-                let written = try await doors.token(claims)
+                let written = try await endpoints.token(claims)
                 let token = [("Authorization", "Bearer \(written)")]
                 seeds.append(RawConnection.request("POST", "/v1/restores", token, body: Self.wish))
                 seeds.append(RawConnection.request("GET", "/v1/entitlement", token))
             }
             let event = #"{"event": {"type": "RENEWAL", "app_user_id": "ann"}, "secret": "other-secret"}"#
-            let forged = try await doors.webhook("revenuecat", event)
+            let forged = try await endpoints.webhook("revenuecat", event)
             seeds.append(Self.request(forged, to: "revenuecat"))
-            var renewal = try await doors.webhook("app-store", Self.events[1].request)
-            let other = try await doors.webhook("app-store", Self.events[1].request)
+            var renewal = try await endpoints.webhook("app-store", Self.events[1].request)
+            let other = try await endpoints.webhook("app-store", Self.events[1].request)
             // The signature is that of another notification.
             let parts = renewal.body.split(separator: ".").prefix(2) + other.body.split(separator: ".").suffix(1)
             renewal.body = parts.joined(separator: ".")
             seeds.append(Self.request(renewal, to: "app-store"))
-            var push = try await doors.webhook("google-play", Self.events[2].request)
-            let foreign = try await doors.pushToken(#"{"audience": "https://example.org/hook"}"#)
+            var push = try await endpoints.webhook("google-play", Self.events[2].request)
+            let foreign = try await endpoints.pushToken(#"{"audience": "https://example.org/hook"}"#)
             push.headers["Authorization"] = "Bearer \(foreign)"
             seeds.append(Self.request(push, to: "google-play"))
             for seed in seeds {
-                let outcome = try await RawConnection.exchange(seed, with: door.port, endsSending: true)
+                let outcome = try await RawConnection.exchange(seed, with: endpoint.port, endsSending: true)
                 #expect(outcome.answers.map(\.status) == [401], "they are refused as they are: \(outcome)")
             }
-            let before = try await doors.site.content()
-            let tally = try await Self.send(seeds, to: door)
+            let before = try await endpoints.site.content()
+            let tally = try await Self.send(seeds, to: endpoint)
             #expect(tally.count(200...202) == 0 && tally.count(401...401) > Self.count / 10, "\(tally)")
-            let isSame = try await doors.site.content() == before
+            let isSame = try await endpoints.site.content() == before
             #expect(isSame, "something was written")
-            try await Self.expectAlive(door, ann)
-            let isChanged = try await doors.site.content() != before
+            try await Self.expectAlive(endpoint, ann)
+            let isChanged = try await endpoints.site.content() != before
             #expect(isChanged, "what is written would have been seen")
         }
     }
@@ -139,8 +139,8 @@ struct MutationTests {
     }
 
     /// Sends altered requests, and expects that none of them is answered by a failure of ours, or never.
-    private static func send(_ seeds: [[UInt8]], to door: Door) async throws -> Tally {
-        let port = door.port
+    private static func send(_ seeds: [[UInt8]], to endpoint: Endpoint) async throws -> Tally {
+        let port = endpoint.port
         let tally = try await withThrowingTaskGroup(of: Tally.self) { group in
             for lane in 0..<lanes {
                 group.addTask { try await onThread { try Self.send(seeds, Self.count / Self.lanes, lane, to: port) } }
@@ -149,7 +149,7 @@ struct MutationTests {
         }
         #expect(tally.complaints == [])
         #expect(tally.statuses.values.reduce(0, +) + tally.closed >= count, "\(tally)")
-        #expect(door.program.isRunning)
+        #expect(endpoint.program.isRunning)
         return tally
     }
 
@@ -200,11 +200,11 @@ struct MutationTests {
         }
     }
 
-    private static func expectAlive(_ door: Door, _ ann: Caller) async throws {
+    private static func expectAlive(_ endpoint: Endpoint, _ ann: Caller) async throws {
         let end = try await ann.ask(.post, "/v1/restores")
         #expect(end.status == 202, "\(end)")
-        let failures = try door.log.filter { $0["level"] == "error" || $0["level"] == "critical" }
+        let failures = try endpoint.log.filter { $0["level"] == "error" || $0["level"] == "critical" }
         #expect(failures == [])
-        try await door.close()
+        try await endpoint.close()
     }
 }

@@ -4,7 +4,7 @@ import Postgres
 import Testing
 
 /// What users read of their cases over HTTP, and what they say to them.
-struct TicketDoorTests {
+struct TicketEndpointTests {
     private static let scenario = """
         customers:
           - {id: owner, subscriptions: [{state: active, store_subscription_identifier: "2000000700000001"}]}
@@ -32,11 +32,11 @@ struct TicketDoorTests {
     }
 
     @Test func `A case is read and answered by its claimant; for others it is as one that there is not`() async throws {
-        try await DoorSite.with(scenario: Self.scenario, users: ["owner", "ann", "bob"]) { doors in
-            let door = try await doors.open()
-            let owner = try await doors.caller("owner", at: door)
-            let ann = try await doors.caller("ann", at: door)
-            let bob = try await doors.caller("bob", at: door)
+        try await EndpointSite.with(scenario: Self.scenario, users: ["owner", "ann", "bob"]) { endpoints in
+            let endpoint = try await endpoints.open()
+            let owner = try await endpoints.caller("owner", at: endpoint)
+            let ann = try await endpoints.caller("ann", at: endpoint)
+            let bob = try await endpoints.caller("bob", at: endpoint)
             _ = try await owner.end(of: owner.restore())
             #expect(try await Self.cases(ann).isEmpty)
             let mismatch = try await ann.end(of: ann.restore(#"{"client_error": "receipt_already_in_use"}"#))
@@ -45,7 +45,7 @@ struct TicketDoorTests {
             #expect(shown.role == "claimant" && shown.state == "open" && shown.reference == mismatch.reference)
             let german = try #require(try await Self.cases(ann, "de").first)
             #expect(german.id == shown.id && german.message != shown.message)
-            try await doors.site.execute(
+            try await endpoints.site.execute(
                 """
                 SELECT entitlement_sync.move_ticket(t.id, 'claim') FROM entitlement_sync.ticket AS t;
                 SELECT entitlement_sync.move_ticket(t.id, 'ask_claimant') FROM entitlement_sync.ticket AS t;
@@ -58,7 +58,7 @@ struct TicketDoorTests {
                 asked.state == "question" && asked.question == "order_number" && asked.message.contains("order number")
             )
 
-            func reply(_ caller: Caller, _ id: String, _ body: String) async throws -> DoorAnswer {
+            func reply(_ caller: Caller, _ id: String, _ body: String) async throws -> HTTPAnswer {
                 try await caller.ask(
                     .post,
                     "/v1/tickets/\(id)/replies",
@@ -83,10 +83,10 @@ struct TicketDoorTests {
             let reused = try await reply(ann, shown.id, #"{"text": "something else"}"#)
             #expect(reused.status == 422, "\(reused)")
             #expect(try await Self.cases(ann).first?.state == "open")
-            let kept = try await doors.site.texts("SELECT r.words FROM entitlement_sync.ticket_reply AS r")
+            let kept = try await endpoints.site.texts("SELECT r.words FROM entitlement_sync.ticket_reply AS r")
             #expect(kept == ["It is MABC123DEF."])
 
-            func release(_ caller: Caller, _ reference: String) async throws -> DoorAnswer {
+            func release(_ caller: Caller, _ reference: String) async throws -> HTTPAnswer {
                 try await caller.ask(
                     .post,
                     "/v1/releases",
@@ -106,7 +106,7 @@ struct TicketDoorTests {
             let wrong = try await release(owner, "7K3Q-92")
             #expect(wrong.status == 400 && wrong.text.contains(#""field":"reference""#), "\(wrong)")
 
-            try await doors.site.execute(
+            try await endpoints.site.execute(
                 """
                 SELECT entitlement_sync.move_ticket(t.id, 'claim') FROM entitlement_sync.ticket AS t;
                 SELECT entitlement_sync.move_ticket(t.id, 'refuse') FROM entitlement_sync.ticket AS t
@@ -119,7 +119,7 @@ struct TicketDoorTests {
             )
             #expect(late.status == 409, "\(late)")
             #expect(try await Self.cases(ann).first?.state == "decided")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 }

@@ -31,14 +31,14 @@ struct ConnectionTests {
     private static func run(
         _ attack: Attack,
         at port: Int,
-        of door: Door,
+        of endpoint: Endpoint,
         token: String = "",
         for seconds: Int
     ) async throws -> Outcome {
         let script = try await Program(
             [
                 "/usr/bin/env", "python3", Paths.fixtures + "/attack.py", attack.kind, "\(attack.count)", "\(seconds)",
-                "\(port)", "\(door.program.pid)", token,
+                "\(port)", "\(endpoint.program.pid)", token,
             ],
             environment: Site.environment([:])
         )
@@ -47,15 +47,15 @@ struct ConnectionTests {
         return try JSONDecoder().decode(Outcome.self, from: Data(ending.out.utf8))
     }
 
-    private static func expect(_ outcome: Outcome, of attack: Attack, at door: Door) throws {
+    private static func expect(_ outcome: Outcome, of attack: Attack, at endpoint: Endpoint) throws {
         let worst = try #require(outcome.worst, "somebody else was not answered")
         // How long says something only where nobody else keeps the machine; in any case it was answered.
         #expect(worst < 1 || !FaultRuns.isFull, "others waited \(worst) s")
         #expect(outcome.rssKiB < 150 << 10, "the process took \(outcome.rssKiB) KiB")
         #expect(outcome.held <= attack.most, "\(outcome.held) connections are still there")
-        let reasons = Set(try door.log.compactMap { $0["security.reason"] })
+        let reasons = Set(try endpoint.log.compactMap { $0["security.reason"] })
         #expect(reasons.contains(attack.reason), "\(reasons)")
-        #expect(door.program.isRunning)
+        #expect(endpoint.program.isRunning)
     }
 
     private static let many = FaultRuns.isFull ? 2000 : 100
@@ -73,35 +73,37 @@ struct ConnectionTests {
     }
 
     private static func attack(_ attack: Attack) async throws {
-        try await DoorSite.with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { doors in
+        try await EndpointSite.with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { endpoints in
             let settings = ["HTTP_MAX_CONNECTIONS": attack.kind == "silent" ? "64" : "10000"]
-            let door = try await doors.open("serve", settings: settings)
-            let ann = try await doors.caller("ann", at: door)
-            let outcome = try await run(attack, at: door.port, of: door, token: ann.token, for: 36)
-            try expect(outcome, of: attack, at: door)
+            let endpoint = try await endpoints.open("serve", settings: settings)
+            let ann = try await endpoints.caller("ann", at: endpoint)
+            let outcome = try await run(attack, at: endpoint.port, of: endpoint, token: ann.token, for: 36)
+            try expect(outcome, of: attack, at: endpoint)
             // And they themselves are served again.
             #expect(try await ann.restore().state == "queued")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 
     @Test func `The admin address has the same limits, and the API goes on beside it`() async throws {
-        try await DoorSite.with(scenario: "customers: []\n") { doors in
-            let door = try await doors.open("serve")
-            let admin = try await door.adminPort
+        try await EndpointSite.with(scenario: "customers: []\n") { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let admin = try await endpoint.adminPort
             let attack = Attack(kind: "unread-metrics", count: 80, reason: "too_many_connections")
-            try Self.expect(try await Self.run(attack, at: admin, of: door, for: 36), of: attack, at: door)
-            #expect(try await door.ask(.get, "/health/ready").status == 200)
-            try await door.close()
+            try Self.expect(try await Self.run(attack, at: admin, of: endpoint, for: 36), of: attack, at: endpoint)
+            #expect(try await endpoint.ask(.get, "/health/ready").status == 200)
+            try await endpoint.close()
         }
     }
 
     @Test func `A user has five waits and five streams at once, and the oldest gives way`() async throws {
         let scenario = "customers: [{id: ann, state: active}, {id: bob, state: active}]\n"
-        try await DoorSite.with(scenario: scenario, users: ["ann", "bob"]) { doors in
+        try await EndpointSite.with(scenario: scenario, users: ["ann", "bob"]) { endpoints in
             // Nobody works, so that nothing ends by itself.
-            let door = try await doors.open("serve")
-            let (ann, bob) = (try await doors.caller("ann", at: door), try await doors.caller("bob", at: door))
+            let endpoint = try await endpoints.open("serve")
+            let (ann, bob) = (
+                try await endpoints.caller("ann", at: endpoint), try await endpoints.caller("bob", at: endpoint)
+            )
             let (hers, his) = (try await ann.restore(), try await bob.restore())
             let other = bob.events(of: his)
             var streams: [EventStream] = []
@@ -120,13 +122,14 @@ struct ConnectionTests {
                         #expect(answer.status == 200, "\(answer)")
                         return ContinuousClock.now - began
                     }
+                    // Nothing shows that a wait has begun, and each has to begin before the next.
                     try await Task.sleep(for: .milliseconds(300))
                 }
                 let waits = try await group.reduce(into: [Duration]()) { $0.append($1) }.sorted()
                 #expect(waits.filter { $0 < .seconds(6) }.count == 2, "\(waits)")
             }
             #expect(streams.dropFirst(2).allSatisfy { !$0.isWhole }, "waits and streams have places of their own")
-            try await door.close()
+            try await endpoint.close()
         }
     }
 }

@@ -23,12 +23,12 @@ struct ShutdownTests {
     }
 
     private static func stopWhileAppsWait() async throws {
-        try await DoorSite.with(scenario: Self.scenario, users: Self.users) { doors in
-            let site = doors.site
-            let door = try await doors.open()
+        try await EndpointSite.with(scenario: Self.scenario, users: Self.users) { endpoints in
+            let site = endpoints.site
+            let endpoint = try await endpoints.open()
             var asked: [(caller: Caller, restore: SeenRestore)] = []
             for user in Self.users {
-                let caller = try await doors.caller(user, at: door)
+                let caller = try await endpoints.caller(user, at: endpoint)
                 let restore = try await caller.restore()
                 asked.append((caller, restore))
             }
@@ -38,21 +38,23 @@ struct ShutdownTests {
                 """
             )
             // The call itself is in flight, not only claimed.
-            try await eventually("the store was never asked") { try await doors.simulator.requests(for: "user-1") > 0 }
+            try await eventually("the store was never asked") {
+                try await endpoints.simulator.requests(for: "user-1") > 0
+            }
             let streams = asked.suffix(10).map { $0.caller.events(of: $0.restore) }
             try await eventually("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
             // A connection without a request, and one with half of it.
-            async let silent = RawConnection.exchange([], with: door.port, within: .seconds(20))
-            let begun = Array("POST /v1/restores HTTP/1.1\r\nHost: door\r\n".utf8)
-            async let half = RawConnection.exchange(begun, with: door.port, within: .seconds(20))
-            let told = try await withThrowingTaskGroup(of: DoorAnswer.self) { group in
+            async let silent = RawConnection.exchange([], with: endpoint.port, within: .seconds(20))
+            let begun = Array("POST /v1/restores HTTP/1.1\r\nHost: test\r\n".utf8)
+            async let half = RawConnection.exchange(begun, with: endpoint.port, within: .seconds(20))
+            let told = try await withThrowingTaskGroup(of: HTTPAnswer.self) { group in
                 for (caller, restore) in asked.prefix(10) {
                     group.addTask { try await caller.ask(.get, restore.path + "?wait=25") }
                 }
-                // Ten that wait, ten streams and these two; that they are read as well nobody tells.
-                try await eventually("nobody waits") { try door.connections >= 22 }
+                // Ten that wait, ten streams and these two; nothing shows that their requests have been read as well.
+                try await eventually("nobody waits") { try endpoint.connections >= 22 }
                 try await Task.sleep(for: .milliseconds(500))
-                try await Self.stop(door)
+                try await Self.stop(endpoint)
                 return try await group.reduce(into: []) { $0.append($1) }
             }
             #expect(told.count == 10)
@@ -93,14 +95,14 @@ struct ShutdownTests {
             #expect(leases == 0)
 
             // Whoever comes back finds what was asked for under the same id.
-            try await doors.simulator.heal()
-            let heir = try await doors.open()
+            try await endpoints.simulator.heal()
+            let heir = try await endpoints.open()
             for (caller, restore) in asked {
-                let again = Caller(door: heir, token: caller.token)
+                let again = Caller(endpoint: heir, token: caller.token)
                 let end = try await again.end(of: restore)
                 #expect(end.id == restore.id && end.outcome == "restored", "\(end)")
             }
-            let last = Caller(door: heir, token: asked[19].caller.token)
+            let last = Caller(endpoint: heir, token: asked[19].caller.token)
             let rest = last.events(of: asked[19].restore, ["Last-Event-ID": "running"])
             try await eventually("the stream never ended") { rest.isWhole }
             #expect(rest.names == ["finished"])
@@ -113,42 +115,42 @@ struct ShutdownTests {
         async throws
     {
         let scenario = "customers: [{id: ann, state: active}]\n"
-        try await DoorSite.with(scenario: scenario, users: ["ann"]) { doors in
-            let door = try await doors.open("serve")
-            let ann = try await doors.caller("ann", at: door)
+        try await EndpointSite.with(scenario: scenario, users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let ann = try await endpoints.caller("ann", at: endpoint)
             let asked = try await ann.restore()
             let stream = ann.events(of: asked)
             try await eventually("the stream never began") { stream.names == ["queued"] }
             async let waiting = ann.ask(.get, asked.path + "?wait=25")
-            // That it waits nobody tells.
+            // Nothing shows that the wait has begun.
             try await Task.sleep(for: .milliseconds(500))
-            try await Self.stop(door, by: number)
+            try await Self.stop(endpoint, by: number)
             let answer = try await waiting
             let seen: SeenRestore = try answer.decode()
             #expect(answer.status == 200 && seen == asked, "\(answer)")
             try await eventually("the stream was cut off") { stream.isWhole }
             #expect(stream.names == ["queued"])
-            let ending = try await doors.site.run("worker", "--until-idle")
+            let ending = try await endpoints.site.run("worker", "--until-idle")
             #expect(ending.code == 0, "\(ending)")
-            let told = try await doors.site.answer("ann")
+            let told = try await endpoints.site.answer("ann")
             #expect(told == "done restored restored")
         }
     }
 
     /// Tells a process to stop, and expects that it lets nobody in any more, says nothing to be sorry for and ends.
-    private static func stop(_ door: Door, by number: Int32 = SIGTERM) async throws {
+    private static func stop(_ endpoint: Endpoint, by number: Int32 = SIGTERM) async throws {
         let told = ContinuousClock.now
-        door.program.signal(number)
+        endpoint.program.signal(number)
         try await eventually("it still lets people in", within: .seconds(10)) {
-            guard door.program.isRunning else { return true }
-            let isIn = try await onThread { (try? RawConnection(to: door.port)) != nil }
+            guard endpoint.program.isRunning else { return true }
+            let isIn = try await onThread { (try? RawConnection(to: endpoint.port)) != nil }
             return !isIn
         }
-        let ending = try await door.program.ending()
+        let ending = try await endpoint.program.ending()
         #expect(ending.code == 0, "\(ending)")
         #expect(ContinuousClock.now - told < .seconds(10), "\(ending.took)")
         #expect(ending.out == "")
-        let complaints = try door.log.filter { $0["level"] == "error" || $0["level"] == "critical" }
+        let complaints = try endpoint.log.filter { $0["level"] == "error" || $0["level"] == "critical" }
         #expect(complaints == [])
     }
 }

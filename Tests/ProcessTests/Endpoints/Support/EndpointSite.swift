@@ -6,10 +6,10 @@ import TestSupport
 import Testing
 import Transport
 
-/// A site with every door open: users' apps and all stores' webhooks, before simulated stores that are all on.
+/// A site that serves users' apps and all stores' webhooks, before simulated stores that are all on.
 ///
 /// Nobody's requests are counted, unless a test's settings say so.
-struct DoorSite: Sendable {
+struct EndpointSite: Sendable {
     let site: Site
     let simulator: Simulator
     let transport: HTTPTransport
@@ -32,7 +32,7 @@ struct DoorSite: Sendable {
         scenario: String,
         users: [String] = [],
         settings: [String: String] = [:],
-        _ body: @Sendable (DoorSite) async throws -> Void
+        _ body: @Sendable (EndpointSite) async throws -> Void
     ) async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
@@ -54,7 +54,7 @@ struct DoorSite: Sendable {
                 try await site.execute(products)
                 try await site.pool.query("INSERT INTO users (id) SELECT unnest(\(users)::text[])")
                 try await body(
-                    DoorSite(site: site, simulator: simulator, transport: transport, files: folder, proofs: proofs)
+                    EndpointSite(site: site, simulator: simulator, transport: transport, files: folder, proofs: proofs)
                 )
             }
             result = .success(())
@@ -97,14 +97,33 @@ struct DoorSite: Sendable {
     /// - Parameters:
     ///   - role: `run` or `serve`.
     ///   - settings: further settings.
-    /// - Returns: the door.
+    /// - Returns: the endpoint.
     /// - Throws: when it does not start.
-    func open(_ role: String = "run", settings: [String: String] = [:]) async throws -> Door {
+    func open(_ role: String = "run", settings: [String: String] = [:]) async throws -> Endpoint {
         let program = try await Program(
             [Paths.program, role],
             environment: Site.environment(site.settings.merging(settings) { $1 })
         )
-        return try await Door(program, over: transport)
+        return try await Endpoint(program, over: transport)
+    }
+
+    /// Runs a test at a process that serves and does not work, which has to live on and to have failed at nothing.
+    static func serving(_ body: @Sendable (EndpointSite, Endpoint, Caller) async throws -> Void) async throws {
+        try await with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            let ann = try await endpoints.caller("ann", at: endpoint)
+            try await body(endpoints, endpoint, ann)
+            let health = try await endpoint.ask(.get, "/health/ready")
+            #expect(health.status == 200, "\(health)")
+            let failures = try endpoint.log.filter { $0["level"] == "error" || $0["level"] == "critical" }
+            #expect(failures == [])
+            try await endpoint.close()
+        }
+    }
+
+    /// How many jobs are on record.
+    func jobs() async throws -> Int64 {
+        try await site.number("SELECT count(*) FROM entitlement_sync.job_status")
     }
 
     // MARK: What others would bring
@@ -116,8 +135,8 @@ struct DoorSite: Sendable {
     }
 
     /// Somebody who calls with a user's own token.
-    func caller(_ user: String, at door: Door) async throws -> Caller {
-        Caller(door: door, token: try await token(#"{"sub": "\#(user)"}"#))
+    func caller(_ user: String, at endpoint: Endpoint) async throws -> Caller {
+        Caller(endpoint: endpoint, token: try await token(#"{"sub": "\#(user)"}"#))
     }
 
     /// An ID token.
@@ -153,7 +172,7 @@ struct DoorSite: Sendable {
 
     /// Tells the simulator something.
     @discardableResult
-    func control(_ path: String, _ json: String) async throws -> DoorAnswer {
+    func control(_ path: String, _ json: String) async throws -> HTTPAnswer {
         let answer = try await transport.ask(.post, path, at: simulator.port, body: json)
         try #require(answer.status == 200, "\(path): \(answer)")
         return answer

@@ -4,7 +4,7 @@ import Testing
 
 /// A user's app: it calls with the user's token.
 struct Caller: Sendable {
-    let door: Door
+    let endpoint: Endpoint
     let token: String
 
     /// Asks for something.
@@ -13,11 +13,11 @@ struct Caller: Sendable {
         _ path: String,
         _ fields: [String: String] = [:],
         body: String? = nil
-    ) async throws -> DoorAnswer {
+    ) async throws -> HTTPAnswer {
         var all = ["Authorization": "Bearer \(token)"]
         all["Content-Type"] = body == nil ? nil : "application/json"
         all.merge(fields) { $1 }
-        return try await door.ask(method, path, all, body: body)
+        return try await endpoint.ask(method, path, all, body: body)
     }
 
     /// Taps Restore, which has to be accepted.
@@ -31,6 +31,16 @@ struct Caller: Sendable {
         let answer = try await ask(.post, "/v1/restores", key.map { ["Idempotency-Key": $0] } ?? [:], body: body)
         try #require(answer.status == 202, "\(answer)")
         return try answer.decode()
+    }
+
+    /// A tap on Restore as the bytes of a request.
+    ///
+    /// - Parameters:
+    ///   - fields: headers beside the token.
+    ///   - body: with its length; `nil`: the fields say what follows.
+    /// - Returns: the bytes.
+    func tap(_ fields: [(String, String)] = [], _ body: [UInt8]? = nil) -> [UInt8] {
+        RawConnection.request("POST", "/v1/restores", [("Authorization", "Bearer \(token)")] + fields, body: body)
     }
 
     /// Waits for a restore's end.
@@ -49,7 +59,7 @@ struct Caller: Sendable {
     func events(of restore: SeenRestore, _ fields: [String: String] = [:]) -> EventStream {
         EventStream(
             restore.path + "/events",
-            at: door.port,
+            at: endpoint.port,
             ["Authorization": "Bearer \(token)"].merging(fields) { $1 }
         )
     }
