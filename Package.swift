@@ -286,8 +286,8 @@ let package = Package(
         tests(
             "WebAPITests",
             [
-                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreClients", "Transport", "UserRequests",
-                "WebAPI", hummingbird, httpTypes, logging, nioCore, nioEmbedded, nioPosix,
+                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreClients", "TestSupport", "Transport",
+                "UserRequests", "WebAPI", hummingbird, httpTypes, logging, nioCore, nioEmbedded, nioPosix,
             ]
         ),
         tests(

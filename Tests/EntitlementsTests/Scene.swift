@@ -43,6 +43,41 @@ func item(
     return observation
 }
 
+/// An item that its store itself told of, which names no user of ours.
+func stored(
+    _ owner: NamedOwner,
+    _ status: String = "active",
+    access: Bool? = true,
+    shown: Bool = true,
+    source: Store = .appStore,
+    id: String = "lineage-1",
+    entitlements: [String] = ["premium"],
+    environment: String = "production",
+    bought: Duration = .zero - day * 30,
+    ends: Duration? = nil,
+    ownership: String = "purchased"
+) -> Observation {
+    var observation = Observation(
+        kind: .subscription,
+        store: source.rawValue,
+        environment: environment,
+        identifiers: [
+            PurchaseIdentifier(value: id, store: source.rawValue, environment: environment, kind: "store_id")
+        ],
+        entitlements: entitlements,
+        status: StoreStatus(status),
+        givesAccess: access,
+        ownership: ownership,
+        owner: owner,
+        source: source
+    )
+    observation.periodEndsAt = ends.map { noon + $0 }
+    observation.isSubmitted = shown
+    observation.lookupID = id
+    observation.boughtAt = noon + bought
+    return observation
+}
+
 /// A ledger row, by default the tested user's own, last seen with access an hour before noon.
 func row(
     _ id: Int64,

@@ -81,7 +81,8 @@ import Testing
         let gate = OneGate()
         try await listening(to: ["flood"], events: events, onNotification: { _ in await gate.pass() }) { sender in
             try await eventually { events.values == ["connected"] }
-            // Nobody can see how much was read behind a closed gate: where it was opened before anything was lost, again.
+            // How much was read behind a closed gate cannot be seen: it stays closed for a while, each round for longer,
+            // until something was lost.
             for round in 1...20 where events.values.count(where: { $0 == "connected" }) < 2 {
                 await gate.close()
                 let seen = events.values.count

@@ -1,7 +1,7 @@
 import Glibc
-import Testing
-
 @testable import Postgres
+import TestSupport
+import Testing
 
 /// Two connected sockets.
 struct SocketPair: ~Copyable {
@@ -78,28 +78,18 @@ struct ReactorTests {
         #expect(await shielded.value == .timedOut)
     }
 
-    @Test func `deregistering ends a wait, and the descriptor may be watched again`() async {
+    @Test func `deregistering ends a wait, and the descriptor may be watched again`() async throws {
         let pair = SocketPair()
         let near = pair.near
-        let task = Task { await wait(near) }
+        let ended = Recorder<Readiness>()
+        let task = Task { ended.record(await wait(near)) }
         // The wait may not have begun, so what is asked for is that it ends, not when.
-        while !task.isCancelled {
+        try await eventually {
             Reactor.shared.deregister(near)
-            let state = await withTaskGroup(of: Readiness?.self) { group in
-                group.addTask { await task.value }
-                group.addTask {
-                    try? await Task.sleep(for: .milliseconds(5))
-                    return nil
-                }
-                let first = await group.next() ?? nil
-                if first == nil { Reactor.shared.deregister(near) }
-                return first
-            }
-            if let state {
-                #expect(state == .closed)
-                break
-            }
+            return !ended.values.isEmpty
         }
+        await task.value
+        #expect(ended.values == [.closed])
         #expect(await wait(near, for: .milliseconds(5)) == .timedOut)
     }
 

@@ -121,7 +121,7 @@ struct ChildServer {
             ],
             output: folder + "/made"
         )
-        try await Self.poll { waitpid(maker, nil, WNOHANG) == maker ? true : nil }
+        try await eventually(within: .seconds(30)) { waitpid(maker, nil, WNOHANG) == maker }
         let log = folder + "/log"
         switch kind {
         case .openssl:
@@ -129,9 +129,8 @@ struct ChildServer {
                 ["openssl", "s_server", "-accept", "127.0.0.1:0", "-key", key, "-cert", certificate, "-www"],
                 output: log
             )
-            port = try await Self.poll {
-                Self.lines(of: log).first { $0.hasPrefix("ACCEPT") }?.split(separator: ":").last.flatMap { Int($0) }
-            }
+            try await eventually(within: .seconds(30)) { Self.acceptedPort(in: log) != nil }
+            port = try #require(Self.acceptedPort(in: log))
         case .nghttpd:
             // It cannot pick a port itself, so a free one is found for it.
             let listener = try listen(port: 0, backlog: 1)
@@ -144,7 +143,7 @@ struct ChildServer {
                 ],
                 output: log
             )
-            try await Self.poll { Self.lines(of: log).contains { $0.contains("listen") } ? true : nil }
+            try await eventually(within: .seconds(30)) { Self.lines(of: log).contains { $0.contains("listen") } }
         }
     }
 
@@ -161,21 +160,15 @@ struct ChildServer {
         return try ChildProcess.start([program] + command.dropFirst(), output: output)
     }
 
+    /// The port that openssl chose, once it has said so.
+    private static func acceptedPort(in log: String) -> Int? {
+        lines(of: log).first { $0.hasPrefix("ACCEPT") }?.split(separator: ":").last.flatMap { Int($0) }
+    }
+
     private static func lines(of path: String) -> [Substring] {
         // Foundation loses the buffer into which it reads an empty file.
         var status = stat()
         guard stat(path, &status) == 0, status.st_size > 0 else { return [] }
         return ((try? String(contentsOfFile: path, encoding: .utf8)) ?? "").split(separator: "\n")
-    }
-
-    /// Looks again and again until there is something to see, for half a minute.
-    @discardableResult
-    private static func poll<Value>(_ look: () -> Value?) async throws -> Value {
-        let deadline = ContinuousClock.now + .seconds(30)
-        while ContinuousClock.now < deadline {
-            if let found = look() { return found }
-            try await Task.sleep(for: .milliseconds(10))
-        }
-        throw ChildProcess.Failure(description: "a server did not start")
     }
 }

@@ -4,6 +4,7 @@ import Hummingbird
 import Logging
 import NIOCore
 import NIOEmbedded
+import TestSupport
 import Testing
 @testable import WebAPI
 
@@ -84,9 +85,12 @@ import Testing
                 slow.append(sender)
                 group.addTask { await self.refusal { _ = try await sender.read(.stranger("192.0.2.\(number)")) } }
                 await sender.send(100)
+                try await eventually { budget.bytesTaken == 100 * number }
             }
-            try await Task.sleep(for: .milliseconds(200))
-            _ = try await whole(100, .stranger("192.0.2.9"), budget)
+            // Refused until the oldest has been arriving for longer than the grace.
+            try await eventually {
+                await refusal { _ = try await whole(100, .stranger("192.0.2.9"), budget) } == nil
+            }
             // The oldest has lost its connection, and what it sends now is not taken.
             try await slow[0].channel.closeFuture.get()
             await slow[0].send(1)

@@ -1,4 +1,5 @@
 import Synchronization
+import TestSupport
 import Testing
 @testable import WebAPI
 
@@ -40,17 +41,28 @@ import Testing
     }
 
     /// Asks one after the other, so that their order is known, and waits for all.
-    private static func ask(_ items: [Int], of batcher: RequestBatcher<Int, Int>, while began: Steps) async -> [Int?] {
-        await withTaskGroup(of: (Int, Int?).self) { group in
+    private static func ask(
+        _ items: [Int],
+        of batcher: RequestBatcher<Int, Int>,
+        while began: Steps
+    ) async throws -> [Int?] {
+        let answered = Atomic(0)
+        return try await withThrowingTaskGroup(of: (Int, Int?).self) { group in
             for item in items {
-                group.addTask { (item, await batcher.ask(item)) }
+                group.addTask {
+                    let answer = await batcher.ask(item)
+                    answered.add(1, ordering: .relaxed)
+                    return (item, answer)
+                }
                 if item == items.first { for await _ in began.began.stream { break } }
             }
-            // Those that were asked for have to stand in line before the first is let go.
-            try? await Task.sleep(for: .milliseconds(100))
-            began.goes.continuation.yield()
+            do {
+                defer { began.goes.continuation.yield() }
+                // Before the first is let go, all others have to wait, or to be refused.
+                try await eventually { batcher.waitingCount + answered.load(ordering: .relaxed) == items.count - 1 }
+            }
             var answers: [Int: Int?] = [:]
-            for await (item, answer) in group { answers[item] = answer }
+            for try await (item, answer) in group { answers[item] = answer }
             return items.map { answers[$0] ?? nil }
         }
     }
@@ -60,7 +72,7 @@ import Testing
     {
         let steps = Steps()
         try await Self.with(steps) { batcher in
-            let answers = await Self.ask([1, 2, 3, 4], of: batcher, while: steps)
+            let answers = try await Self.ask([1, 2, 3, 4], of: batcher, while: steps)
             #expect(answers == [10, 20, 30, 40])
             #expect(await batcher.ask(5) == 50)
         }
@@ -71,7 +83,7 @@ import Testing
     @Test func `A step takes no more than it may`() async throws {
         let steps = Steps()
         try await Self.with(batch: 2, steps) { batcher in
-            let answers = await Self.ask([1, 2, 3, 4, 5, 6], of: batcher, while: steps)
+            let answers = try await Self.ask([1, 2, 3, 4, 5, 6], of: batcher, while: steps)
             #expect(answers == [10, 20, 30, 40, 50, 60])
         }
         #expect(steps.done.withLock { $0.map(\.count) } == [1, 2, 2, 1])
@@ -80,7 +92,7 @@ import Testing
     @Test func `Whose step failed gets no answer, and the next ones do`() async throws {
         let steps = Steps()
         try await Self.with(steps) { batcher in
-            let answers = await Self.ask([1, 12, 13], of: batcher, while: steps)
+            let answers = try await Self.ask([1, 12, 13], of: batcher, while: steps)
             #expect(answers == [10, nil, nil])
             #expect(await batcher.ask(14) == 140)
         }
@@ -89,7 +101,7 @@ import Testing
     @Test func `Nobody is taken beyond those that may wait`() async throws {
         let steps = Steps()
         try await Self.with(waiting: 2, steps) { batcher in
-            let answers = await Self.ask([1, 2, 3, 4, 5], of: batcher, while: steps)
+            let answers = try await Self.ask([1, 2, 3, 4, 5], of: batcher, while: steps)
             #expect(answers.first == 10)
             #expect(answers.count { $0 == nil } == 2)
         }
@@ -99,14 +111,15 @@ import Testing
         let begun = Mutex<[(at: ContinuousClock.Instant, count: Int)]>([])
         let batcher = RequestBatcher<Int, Int>(batch: 4, waiting: 10, interval: .milliseconds(300)) { items in
             begun.withLock { $0.append((.now, items.count)) }
+            // Work that takes a part of the interval.
             try? await Task.sleep(for: .milliseconds(50))
             return items
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            // Both wait when the work begins, and the third comes while it is done.
+            // Both wait when the work begins, and the third comes as soon as they are answered.
             async let one = batcher.ask(1)
             async let two = batcher.ask(2)
-            try await Task.sleep(for: .milliseconds(50))
+            try await eventually { batcher.waitingCount == 2 }
             group.addTask { await batcher.run() }
             let answers = await [one, two]
             #expect(answers == [1, 2])
@@ -128,9 +141,13 @@ import Testing
             async let first = batcher.ask(1)
             for await _ in steps.began.stream { break }
             async let second = batcher.ask(2)
-            try await Task.sleep(for: .milliseconds(50))
-            work.cancel()
-            steps.goes.continuation.yield()
+            do {
+                defer {
+                    work.cancel()
+                    steps.goes.continuation.yield()
+                }
+                try await eventually { batcher.waitingCount == 1 }
+            }
             #expect(await first == 10)
             #expect(await second == nil)
             await work.value

@@ -1,6 +1,7 @@
 import Foundation
 import Logging
 import Synchronization
+import TestSupport
 import Testing
 @testable import UserRequests
 @testable import WebAPI
@@ -81,7 +82,7 @@ import Testing
             hub.follow(RestoreAnswer(queued: followed, userID: "ann"))
             #expect(hub.awaits(followed))
             async let next = hub.next(.end, of: waiting, within: .seconds(60))
-            while !hub.awaits(waiting) { try await Task.sleep(for: .milliseconds(1)) }
+            try await eventually { hub.awaits(waiting) }
             let told = hub.take([waiting, followed, other].map { Self.answer($0, "done", "restored") })
             #expect(told == [waiting], "the others may be awaited elsewhere")
             #expect(await next == Self.answer(waiting, "done", "restored"))
@@ -104,7 +105,7 @@ import Testing
             }
             _ = hub.take([Self.answer(told, "done", "restored")])
             for id in [told, heard] { hub.notified(#"{"job":"\#(id.uuidString.lowercased())","outcome":"restored"}"#) }
-            while !records.read.withLock({ $0.contains(heard) }) { try await Task.sleep(for: .milliseconds(1)) }
+            try await eventually { records.read.withLock { $0.contains(heard) } }
             #expect(!records.read.withLock { $0.contains(told) })
             // A reading that began before the end was told.
             #expect(try await hub.reading(of: told)?.state == "running")
@@ -119,7 +120,7 @@ import Testing
             records.answers.withLock { $0[id] = Self.answer(id, "done", "restored") }
             hub.notified(#"{"job":"\#(id.uuidString.lowercased())","outcome":"restored"}"#)
             hub.follow(RestoreAnswer(queued: id, userID: "ann"))
-            while hub.followed(id)?.state != "done" { try await Task.sleep(for: .milliseconds(1)) }
+            try await eventually { hub.followed(id)?.state == "done" }
             #expect(records.read.withLock { $0 } == [id])
         }
     }
@@ -155,19 +156,10 @@ import Testing
             records.answers.withLock { $0[id] = Self.answer(id, "queued") }
             async let end = hub.next(.end, of: id, within: .seconds(60))
             async let change = hub.next(.change(from: "queued"), of: id, within: .seconds(60))
-            while records.read.withLock({ $0.isEmpty }) || !hub.awaits(id) {
-                try await Task.sleep(for: .milliseconds(1))
-            }
-            // Until the wait for a change has begun, too.
-            let told = Task {
-                while !Task.isCancelled {
-                    _ = hub.take([Self.answer(id, "running")])
-                    try? await Task.sleep(for: .milliseconds(1))
-                }
-            }
+            try await eventually { !records.read.withLock { $0.isEmpty } && hub.awaits(id) }
+            // Reaches a caller once the wait for a change has begun, too.
+            try await eventually { hub.take([Self.answer(id, "running")]) == [id] }
             #expect(await change?.state == "running")
-            told.cancel()
-            await told.value
             #expect(hub.awaits(id), "the end is still awaited")
             _ = hub.take([Self.answer(id, "done", "restored")])
             #expect(await end?.outcome == "restored")
@@ -179,7 +171,7 @@ import Testing
             let id = UUID()
             records.answers.withLock { $0[id] = Self.answer(id, "queued") }
             async let next = hub.next(.end, of: id, within: .seconds(600))
-            while !hub.awaits(id) { try await Task.sleep(for: .milliseconds(1)) }
+            try await eventually { hub.awaits(id) }
             hub.stop()
             #expect(await next == nil)
             #expect(await hub.next(.end, of: id, within: .seconds(600)) == nil)

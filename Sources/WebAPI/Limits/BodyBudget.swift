@@ -133,6 +133,9 @@ final class BodyBudget: Sendable {
         }
     }
 
+    /// How many bytes are taken, by all senders together.
+    var bytesTaken: Int { state.withLock { $0.byPart.values.reduce(0, +) } }
+
     /// Takes bytes; else says why: the share of the sender, or of all like it, is used up, or the body has given way.
     private func refuse(_ bytes: Int, for number: Int, _ context: APIContext) -> String? {
         let (refusal, gone) = state.withLock { [grace] state -> (String?, [Entry]) in

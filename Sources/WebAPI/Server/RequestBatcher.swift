@@ -73,6 +73,9 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
         }
     }
 
+    /// Those whose work has not begun.
+    var waitingCount: Int { state.withLock { $0.waiting.count } }
+
     /// Works until the task is cancelled; callers that wait then get no answer.
     func run() async {
         while !Task.isCancelled {
