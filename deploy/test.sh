@@ -4,7 +4,8 @@
 #
 #   deploy/test.sh [--full] [swift test arguments]
 #
-#   --full                        the long profile: more seeds, more users, more kills
+#   --full                        the long profile: more seeds, more users, more kills; then, under the thread sanitizer,
+#                                 the bounded profile of what shares memory among threads
 #   --sanitize thread | address   under that sanitizer, in a build of its own (.build-thread, .build-address) unless
 #                                 --scratch-path names another
 #
@@ -117,6 +118,11 @@ if step build swift build --build-tests --explicit-target-dependency-import-chec
             target=${folder#Tests/}
             step "$target" swift test --skip-build --disable-xctest --filter "^$target\\." "${test_arguments[@]}" || true
         done
+        if [[ ${ENTITLEMENT_SYNC_TEST_PROFILE:-} == full && -z $sanitizer ]]; then
+            # The workers of SystemTests are composed as the program composes them.
+            step threads env --unset ENTITLEMENT_SYNC_TEST_PROFILE \
+                deploy/test.sh --sanitize thread --filter '^(PostgresTests|WebAPITests|SystemTests)\.' || true
+        fi
     fi
 fi
 step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules deploy/alerts_test.yml' || true

@@ -99,7 +99,9 @@ package struct Apply: Sendable {
             if job.kind == .restore { dead.messageKey = .unavailable }
             dead.lastError = (fault == nil ? ReadFailure.Code.refused : .adapterRefused).rawValue
             if let fault {
-                try await connection.send(Alarms.statements(raising: [AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]))
+                try await connection.send(
+                    Alarms.statements(raising: [AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"])
+                )
             }
             if settings.publishes, settings.decision.mode != .observe {
                 try await connection.send(OutboxWrites.insert(outboxMessages([], [dead])))
