@@ -63,7 +63,7 @@ struct ShutdownOrderTests {
             let order = Order()
             let (asked, ask) = AsyncStream.makeStream(of: Void.self)
             let (answered, answer) = AsyncStream.makeStream(of: Void.self)
-            let reader = StoreReader { job in
+            let reader = JobReader { job in
                 if job.id == read {
                     ask.yield()
                     for await _ in answered { break }
@@ -101,7 +101,7 @@ struct ShutdownOrderTests {
         try await world.number("SELECT count(*) FROM entitlement_sync.worker WHERE expires_at > now()")
     }
 
-    private static func worker(_ world: World, _ reader: StoreReader, _ order: Order) -> Worker {
+    private static func worker(_ world: World, _ reader: JobReader, _ order: Order) -> Worker {
         let setup = WorkerSetup()
         let logger = Logger(label: "shutdown") { _ in OrderLog(order: order) }
         var settings = Worker.Settings(

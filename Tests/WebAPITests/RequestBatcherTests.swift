@@ -8,6 +8,7 @@ import Testing
     /// What was done, step by step; the first step waits until it is let go.
     private final class Steps: Sendable {
         let done = Mutex<[[Int]]>([])
+        let answered = Atomic(0)
         let began = AsyncStream.makeStream(of: Void.self)
         let goes = AsyncStream.makeStream(of: Void.self)
 
@@ -46,12 +47,11 @@ import Testing
         of batcher: RequestBatcher<Int, Int>,
         while began: Steps
     ) async throws -> [Int?] {
-        let answered = Atomic(0)
-        return try await withThrowingTaskGroup(of: (Int, Int?).self) { group in
+        try await withThrowingTaskGroup(of: (Int, Int?).self) { group in
             for item in items {
                 group.addTask {
                     let answer = await batcher.ask(item)
-                    answered.add(1, ordering: .relaxed)
+                    began.answered.add(1, ordering: .relaxed)
                     return (item, answer)
                 }
                 if item == items.first { for await _ in began.began.stream { break } }
@@ -59,7 +59,9 @@ import Testing
             do {
                 defer { began.goes.continuation.yield() }
                 // Before the first is let go, all others have to wait, or to be refused.
-                try await eventually { batcher.waitingCount + answered.load(ordering: .relaxed) == items.count - 1 }
+                try await eventually {
+                    batcher.waitingCount + began.answered.load(ordering: .relaxed) == items.count - 1
+                }
             }
             var answers: [Int: Int?] = [:]
             for try await (item, answer) in group { answers[item] = answer }
