@@ -137,8 +137,8 @@ let package = Package(
         target(
             "StoreEvents",
             [
-                "Entitlements", "Postgres", "Queue", "RateLimits", "SignedTokens", "StoreClients", "TextFormats",
-                "Transport", crypto, httpTypes, lifecycle, logging, metrics,
+                "Entitlements", "Postgres", "Queue", "SignedTokens", "StoreClients", "TextFormats", "Transport", crypto,
+                httpTypes, lifecycle, logging, metrics,
             ]
         ),
         target("UserRequests", ["Entitlements", "Postgres", "Queue"]),
@@ -205,7 +205,7 @@ let package = Package(
                 "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "HTTPServing", "Ledger", "Migrations",
                 "Outbox", "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "SignedTokens",
                 "StoreClients", "StoreEvents", "SupportConsole", "SupportDesk", "Telemetry", "Transport",
-                "UserRequests", "WebAPI", arguments, httpTypes, lifecycle, logging, metrics, unixSignals, x509,
+                "UserRequests", "WebAPI", arguments, lifecycle, logging, metrics, unixSignals, x509,
             ]
         ),
         target(

@@ -1,6 +1,5 @@
 package import Logging
 import Metrics
-import Postgres
 import ServiceLifecycle
 
 /// Repeats a step until shutdown: at once while there is more to do, else after a pause.

@@ -3,7 +3,6 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
-import Metrics
 import NIOCore
 import NIOHTTP1
 import Postgres
