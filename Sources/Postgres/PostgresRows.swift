@@ -15,6 +15,14 @@ package struct PostgresRows: RandomAccessCollection, Sendable {
         return PostgresRow(result: result, index: Int32(position))
     }
 
+    /// The row of a statement that always returns one.
+    package var one: PostgresRow {
+        get throws(PostgresError) {
+            guard let first else { throw PostgresError(.protocolViolation, message: "no row") }
+            return first
+        }
+    }
+
     /// How many rows the statement changed, or returned if it only read.
     package var affected: Int { result.affected }
 

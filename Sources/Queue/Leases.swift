@@ -18,7 +18,7 @@ package struct Leases: Sendable {
     /// The number is drawn at random. A sequence that lost its tail in a failover would give a number again, and the
     /// process that had it before would write under the other's lease.
     package func register(_ process: LeaseKeeper.Process) async throws(PostgresError) -> Int32 {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, expires_at)
             SELECT d.epoch, \(process.host), \(process.pid), \(process.version), \(process.lists), \(process.mode),
@@ -29,9 +29,7 @@ package struct Leases: Sendable {
              LIMIT 1
             RETURNING epoch
             """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no epoch was given") }
-        return try row.decode(Int32.self, at: 0)
+        ).one.decode(Int32.self)
     }
 
     /// Prolongs the lease.

@@ -25,8 +25,7 @@ package struct RequestCounts: Sendable {
               FROM entitlement_sync.take_requests(\(key), \(Int32(clamping: allowed)), \(Int32(clamping: wanted))) AS t
             """
         )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no count") }
-        let (given, wait) = try row.decode(Int.self, Double.self)
+        let (given, wait) = try rows.one.decode(Int.self, Double.self)
         return Given(requests: given, wait: .seconds(wait))
     }
 }

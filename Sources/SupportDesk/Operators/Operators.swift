@@ -58,8 +58,7 @@ package struct Operators: Sendable {
                                                  \(client.map(PostgresBytes.init)), \(cost)) AS s
             """
         )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (wait, stored, salt, isKnown) = try row.decode(Double.self, String.self, PostgresBytes.self, Bool.self)
+        let (wait, stored, salt, isKnown) = try rows.one.decode(Double.self, String.self, PostgresBytes.self, Bool.self)
         return Salt(wait: .seconds(wait), cost: stored, bytes: salt.bytes, isKnown: isKnown)
     }
 
@@ -143,8 +142,7 @@ package struct Operators: Sendable {
                                                      \(PostgresBytes(digest)), \(PostgresBytes(shown.key))) AS a
             """
         )
-        guard let row = announced.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (id, wait) = try row.decode(String?.self, Double.self)
+        let (id, wait) = try announced.one.decode(String?.self, Double.self)
         guard let id else { return .wait(.seconds(wait)) }
         let rows = try await pool.query(
             """
@@ -156,9 +154,7 @@ package struct Operators: Sendable {
                        \(shown.device.map(PostgresBytes.init)))
             """
         )
-        guard let result = try rows.first?.decode(String.self, at: 0) else {
-            throw PostgresError(.protocolViolation, message: "no row")
-        }
+        let result = try rows.one.decode(String.self)
         switch result {
         case "signed_in": return .signedIn
         case "refused": return .refused
@@ -231,11 +227,9 @@ package struct Operators: Sendable {
     /// - Throws: `PostgresError` with SQLSTATE `ES006`: no operator is signed in, or the role may not; that is on record then.
     package func acting(_ session: [UInt8], as duty: String) async throws -> Actor {
         try await recorded(session, duty) {
-            let rows = try await pool.query(
+            try await pool.query(
                 "SELECT a.id, a.name, a.role FROM entitlement_sync.acting(\(PostgresBytes(session)), \(duty)) AS a"
-            )
-            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-            return try row.decode(into: Actor.init)
+            ).one.decode(into: Actor.init)
         }
     }
 

@@ -181,8 +181,8 @@ package struct CaseRecords: Sendable {
     /// - Returns: whether all is known that can be; if not, its owner is being read, which brings it into our records.
     package func namePurchase(of ticketID: Int64) async throws -> Bool {
         try await pool.retrying { connection in
-            let rows = try await connection.query("SELECT entitlement_sync.name_purchase(\(ticketID))")
-            return try rows.first?.decode(Bool.self, at: 0) ?? true
+            try await connection.query("SELECT entitlement_sync.name_purchase(\(ticketID))")
+                .first?.decode(Bool.self, at: 0) ?? true
         }
     }
 
