@@ -201,12 +201,7 @@ struct TicketCommand: SignedInCommand {
                 "--evidence: this is not the hash of the evidence as it is now; read it again"
             )
         }
-        return Self.bytes(hash)
-    }
-
-    private static func bytes(_ hexadecimal: String) -> [UInt8] {
-        let digits = Array(hexadecimal)
-        return stride(from: 0, to: digits.count - 1, by: 2).compactMap { UInt8(String(digits[$0...$0 + 1]), radix: 16) }
+        return [UInt8](hexadecimal: hash) ?? []
     }
 }
 
