@@ -50,9 +50,8 @@ package struct PostgresRow: Sendable {
 
     /// Reads all columns in order into what a function makes of them, such as a memberwise initializer by its full name.
     ///
-    /// - Parameter make: one parameter a column; an optional where the column may be NULL.
-    /// - Returns: what it makes of the values.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column, and what `make` does.
+    /// `make` has one parameter a column; an optional where the column may be NULL.
+    /// Throws `PostgresError` with `.decoding`, naming the column, and what `make` does.
     package func decode<each Value: PostgresDecodable, Result>(
         into make: (repeat each Value) throws(PostgresError) -> Result
     ) throws(PostgresError) -> Result {

@@ -55,12 +55,10 @@ package struct Histories: Sendable {
 
     /// Hands out users' pasts, a page at a time; a page is a snapshot of its own.
     ///
-    /// - Parameters:
-    ///   - userIDs: whose, in no order; `nil`: of all users with a decision.
-    ///   - since: leaves out users without a decision from then on, if all are wanted.
-    ///   - body: gets them in the order of their keys.
+    /// `userIDs`: whose, in no order; `nil`: of all users with a decision, but for those who have none from `since` on. `body` gets
+    /// them in the order of their keys. Throws `PostgresError`, and what `body` does.
+    ///
     /// - Returns: of `userIDs`, those without any job.
-    /// - Throws: `PostgresError`, and what `body` does.
     package func each(
         of userIDs: [String]?,
         since: PostgresTimestamp?,
