@@ -122,10 +122,6 @@ extension RunRecord {
         """
 
     init(_ row: PostgresRow) throws(PostgresError) {
-        func date(_ column: StaticString) throws(PostgresError) -> Date? {
-            let time: PostgresTimestamp? = try row[column]
-            return time?.date
-        }
         func json<Value: Decodable>(_ column: StaticString, _ fault: String) throws(PostgresError) -> Value {
             let text: String = try row[column]
             let decoder = JSONDecoder()
@@ -134,7 +130,6 @@ extension RunRecord {
                 throw PostgresError(.decoding, message: fault)
             }
         }
-        let askedAt: PostgresTimestamp = try row["asked_at"]
         guard let scope = Scope(rawValue: try row["scope"]), let state = State(rawValue: try row["state"])
         else { throw PostgresError(.decoding, message: "a run of a kind that this version does not know") }
         id = try row["id"]
@@ -146,18 +141,18 @@ extension RunRecord {
         schedule = try row["schedule"]
         askedBy = try row["asked_by"]
         confirmedBy = try row["confirmed_by"]
-        since = try date("since")
-        self.askedAt = askedAt.date
-        startedAt = try date("started_at")
-        endedAt = try date("ended_at")
-        predictedEnd = try date("predicted_end")
+        since = try row["since"]
+        askedAt = try row["asked_at"]
+        startedAt = try row["started_at"]
+        endedAt = try row["ended_at"]
+        predictedEnd = try row["predicted_end"]
         fed = try row["fed"]
         ended = try row["ended"]
         skipped = try row["skipped"]
         total = try row["total"]
         held = try row["held"]
         demotionLimit = try row["demotion_limit"]
-        releasableUntil = try date("releasable_until")
+        releasableUntil = try row["releasable_until"]
         subscribers = try row["subscribers"]
         hash = try row["hash"]
         outcomes = try json("outcomes", "a run's counts are no counts")
