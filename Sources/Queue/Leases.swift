@@ -98,13 +98,12 @@ package struct Leases: Sendable {
         )
         guard !expired.isEmpty else { return 0 }
         return try await pool.withTransaction { connection in
-            let dead = try await connection.query(
+            let epochs = try await connection.query(
                 """
                 SELECT w.epoch FROM entitlement_sync.worker AS w
                  WHERE w.expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED
                 """
-            )
-            let epochs = try dead.map { try $0.decode(Int32.self, at: 0) }
+            ).map { try $0.decode(Int32.self, at: 0) }
             guard !epochs.isEmpty else { return 0 }
             let joins = JobEnds.joinsRestores("q")
             let freed = try await connection.query(

@@ -50,15 +50,14 @@ package struct ScheduleStore: Sendable {
 
     /// All schedules by name, and what time it is by the database's clock.
     package func all() async throws -> (schedules: [ScheduleRecord], now: Date) {
-        let rows = try await pool.query(
+        var schedules: [ScheduleRecord] = []
+        var now = Date.now
+        for row in try await pool.query(
             """
             SELECT t.now, s.name, s.cron, s.zone, s.scope, s.is_dry, s.max_demotions, s.days, s.slot_at, s.late_since
               FROM (SELECT clock_timestamp() AS now) AS t LEFT JOIN entitlement_sync.schedule AS s ON true ORDER BY s.name
             """
-        )
-        var schedules: [ScheduleRecord] = []
-        var now = Date.now
-        for row in rows {
+        ) {
             now = try row["now"]
             guard let name: String = try row["name"], let scope = RunRecord.Scope(rawValue: try row["scope"])
             else { continue }

@@ -47,7 +47,7 @@ extension Histories {
         on connection: PostgresConnection
     ) async throws -> [Int64: [PastDecision]] {
         var decisions: [Int64: [PastDecision]] = [:]
-        let rows = try await connection.query(
+        for row in try await connection.query(
             """
             SELECT d.user_key, d.id, d.at, d.kind, d.rule, d.outcome, d.type_before, d.type_after, d.observed, d.explanation
               FROM unnest(\(keys)) AS k(key)
@@ -60,8 +60,7 @@ extension Histories {
                      WHERE x.user_key = k.key AND x.at > \(moment?.timestamp)::timestamptz ORDER BY x.id LIMIT 1)) AS d
              ORDER BY d.user_key, d.id
             """
-        )
-        for row in rows {
+        ) {
             let (kind, before, after): (Int16, String?, String?) = try (
                 row["kind"], row["type_before"], row["type_after"]
             )
@@ -150,13 +149,12 @@ extension Histories {
 
     private func grants(of keys: [Int64], on connection: PostgresConnection) async throws -> [Int64: [PastGrant]] {
         var grants: [Int64: [PastGrant]] = [:]
-        let rows = try await connection.query(
+        for row in try await connection.query(
             """
             SELECT g.user_key, g.id, g.created_at, g.until, g.revoked_at, g.reason
               FROM entitlement_sync."grant" AS g WHERE g.user_key = ANY (\(keys)) ORDER BY g.id
             """
-        )
-        for row in rows {
+        ) {
             try row.decode {
                 (key: Int64, id: Int64, created: Instant, until: Instant, revoked: Instant?, reason: String) in
                 grants[key, default: []].append(

@@ -164,7 +164,7 @@ struct TicketCommand: SignedInCommand {
         if refusal.isFirstOfSeveral {
             return Answer("ticket \(id): \(refusal.sentence(state: nil))", json: ["id": id, "action": "agreed"])
         }
-        let state = try await desk.show(id).map { try TicketText($0).state }
+        let state = try await desk.show(id).map { try DeskTicket(json: $0).state }
         throw CommandFailure(.notAllowed, refusal.sentence(state: state))
     }
 
@@ -195,7 +195,7 @@ struct TicketCommand: SignedInCommand {
     /// The hash of the evidence as it is now, if it is the one that was seen.
     private func shownHash(_ id: Int64, _ desk: DeskTickets) async throws -> [UInt8] {
         guard let shown = try await desk.show(id) else { throw unknown }
-        guard let hash = try TicketText(shown).hash, hash.hasPrefix((evidence ?? "").lowercased()) else {
+        guard let hash = try DeskTicket(json: shown).evidenceHash, hash.hasPrefix((evidence ?? "").lowercased()) else {
             throw CommandFailure(
                 .notAllowed,
                 "--evidence: this is not the hash of the evidence as it is now; read it again"

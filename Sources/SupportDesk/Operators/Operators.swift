@@ -51,14 +51,13 @@ package struct Operators: Sendable {
         client: [UInt8]?,
         usual cost: String
     ) async throws -> Salt {
-        let rows = try await pool.query(
+        let (wait, stored, salt, isKnown) = try await pool.query(
             """
             SELECT s.wait, s.cost, s.salt, s.is_known
               FROM entitlement_sync.sign_in_salt(\(name), \(address.map(PostgresBytes.init)),
                                                  \(client.map(PostgresBytes.init)), \(cost)) AS s
             """
-        )
-        let (wait, stored, salt, isKnown) = try rows.one.decode(Double.self, String.self, PostgresBytes.self, Bool.self)
+        ).one.decode(Double.self, String.self, PostgresBytes.self, Bool.self)
         return Salt(wait: .seconds(wait), cost: stored, bytes: salt.bytes, isKnown: isKnown)
     }
 
@@ -134,17 +133,16 @@ package struct Operators: Sendable {
     /// The try is announced first, in a transaction of its own: no way of failing undoes its count. `digest`: SHA-256
     /// over the name, a zero byte, the key and the code.
     func signIn(_ shown: Try, digest: [UInt8]) async throws -> Outcome {
-        let announced = try await pool.query(
+        let (id, wait) = try await pool.query(
             """
             SELECT a.announced::text, a.wait
               FROM entitlement_sync.announce_sign_in(\(shown.name), \(shown.address.map(PostgresBytes.init)),
                                                      \(shown.client.map(PostgresBytes.init)),
                                                      \(PostgresBytes(digest)), \(PostgresBytes(shown.key))) AS a
             """
-        )
-        let (id, wait) = try announced.one.decode(String?.self, Double.self)
+        ).one.decode(String?.self, Double.self)
         guard let id else { return .wait(.seconds(wait)) }
-        let rows = try await pool.query(
+        let result = try await pool.query(
             """
             SELECT entitlement_sync.sign_in(
                        \(id)::text::uuid, \(shown.name), \(PostgresBytes(shown.key)), \(shown.code),
@@ -153,8 +151,7 @@ package struct Operators: Sendable {
                        \(shown.chosen.map { PostgresBytes($0.salt) }), \(shown.chosen.map { PostgresBytes($0.key) }),
                        \(shown.device.map(PostgresBytes.init)))
             """
-        )
-        let result = try rows.one.decode(String.self)
+        ).one.decode(String.self)
         switch result {
         case "signed_in": return .signedIn
         case "refused": return .refused
