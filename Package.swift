@@ -137,8 +137,8 @@ let package = Package(
         target(
             "StoreEvents",
             [
-                "Entitlements", "Postgres", "Queue", "RateLimits", "SignedTokens", "StoreClients", "TextFormats",
-                "Transport", crypto, httpTypes, lifecycle, logging, metrics,
+                "Entitlements", "Postgres", "Queue", "SignedTokens", "StoreClients", "TextFormats", "Transport", crypto,
+                httpTypes, lifecycle, logging, metrics,
             ]
         ),
         target("UserRequests", ["Entitlements", "Postgres", "Queue"]),
@@ -188,16 +188,14 @@ let package = Package(
         target(
             "StoreSimulator",
             [
-                hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, nioPosix, yams, crypto, cryptoExtras, x509,
-                asn1,
+                hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, yams, crypto, cryptoExtras, x509, asn1,
             ]
         ),
         target(
             "WebAPI",
             [
                 "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreEvents", "TextFormats",
-                "UserRequests", hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, metrics, deque, nioCore,
-                nioHTTP1, crypto,
+                "UserRequests", hummingbird, httpTypes, lifecycle, logging, metrics, deque, nioCore, nioHTTP1, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
@@ -205,11 +203,9 @@ let package = Package(
             "Composition",
             [
                 "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "HTTPServing", "Ledger", "Migrations",
-                "Outbox",
-                "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "StoreClients", "StoreEvents",
-                "SupportConsole", "SupportDesk", "Telemetry", "Transport", "UserRequests", "WebAPI",
-                arguments,
-                lifecycle, logging, metrics, unixSignals, x509, httpTypes, "SignedTokens",
+                "Outbox", "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "SignedTokens",
+                "StoreClients", "StoreEvents", "SupportConsole", "SupportDesk", "Telemetry", "Transport",
+                "UserRequests", "WebAPI", arguments, lifecycle, logging, metrics, unixSignals, x509,
             ]
         ),
         target(
@@ -217,7 +213,7 @@ let package = Package(
             [
                 "Composition", "Configuring", "Diagnostics", "Entitlements", "HTTPServing", "Ledger", "Migrations",
                 "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients",
-                "StoreSimulator", "SupportDesk", "Telemetry", "Transport", "UserRequests", "WebAPI",
+                "StoreSimulator", "SupportDesk", "Telemetry", "Transport", "UserRequests",
                 arguments, crypto, httpTypes, lifecycle, logging, nioCore, nioPosix, unixSignals, x509,
             ]
         ),

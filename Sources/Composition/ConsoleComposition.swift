@@ -2,10 +2,8 @@ package import Configuring
 package import HTTPServing
 package import Postgres
 import SignedTokens
-import StoreClients
 package import SupportConsole
 package import Transport
-import WebAPI
 
 /// Makes the support desk's pages of the configuration.
 package struct ConsoleComposition {

@@ -2,7 +2,6 @@ import Configuring
 package import Diagnostics
 import Entitlements
 import SignedTokens
-import StoreClients
 import StoreEvents
 import SupportConsole
 import Transport

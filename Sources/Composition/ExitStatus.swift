@@ -6,7 +6,6 @@ import Ledger
 import Migrations
 import Postgres
 import SupportDesk
-import WebAPI
 
 /// Why a command ends without doing its work: a message for people and a code of `sysexits.h`.
 package struct CommandFailure: Error {

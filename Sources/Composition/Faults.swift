@@ -1,7 +1,5 @@
 import FaultPoints
-import HTTPTypes
 package import Postgres
-import StoreClients
 package import Transport
 
 extension HTTPClient {

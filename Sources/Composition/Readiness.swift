@@ -1,7 +1,6 @@
 import Foundation
 import HTTPServing
 import Synchronization
-import WebAPI
 
 /// Whether requests can be served, as of the last second: callers need no token for it, so it must cost nothing.
 package final class Readiness: Sendable {

@@ -48,7 +48,11 @@ package struct RoleProcess {
         }
         guard let pool = pools.first, let apiPool = pools.last else { return }
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
-        do {
+        func closeAll() async {
+            await transport.shutdown()
+            for pool in pools { await pool.close() }
+        }
+        try await cleaningUp(closeAll) {
             let sender = stores == nil ? nil : try Self.sender(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
             await SetupChecks(runtime: runtime).announce(roles.map(\.rawValue).sorted(), pool: pool)
@@ -89,12 +93,6 @@ package struct RoleProcess {
                 schedule: roles.contains(.schedule) ? ScheduleComposition(runtime, pool: pool) : nil
             )
             try await parts.group().run()
-            await transport.shutdown()
-            for pool in pools { await pool.close() }
-        } catch {
-            await transport.shutdown()
-            for pool in pools { await pool.close() }
-            throw error
         }
     }
 

@@ -57,14 +57,9 @@ package struct Runtime {
         _ body: (PostgresPool) async throws -> Result
     ) async throws -> Result {
         let pool = PostgresPool(configuration: configuration ?? postgres(connections: 2), logger: logger)
-        do {
+        return try await cleaningUp({ await pool.close() }) {
             if checkingSchema { try await SchemaCheck(pool: pool).verify() }
-            let result = try await body(pool)
-            await pool.close()
-            return result
-        } catch {
-            await pool.close()
-            throw error
+            return try await body(pool)
         }
     }
 
@@ -72,6 +67,17 @@ package struct Runtime {
     ///
     /// - Throws: `CommandFailure`.
     package func sqlDirectory() throws -> String { try SQLFolder.find(config.sqlDirectory) }
+}
+
+/// Runs a body, and cleans up behind it, also where it throws.
+package func cleaningUp<Value>(
+    _ cleanUp: () async -> Void,
+    _ body: () async throws -> Value
+) async throws -> Value {
+    let result: Result<Value, any Error>
+    do { result = .success(try await body()) } catch { result = .failure(error) }
+    await cleanUp()
+    return try result.get()
 }
 
 /// What this build is called.

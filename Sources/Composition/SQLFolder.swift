@@ -1,4 +1,3 @@
-import Configuring
 import CDispatch
 import CoreFoundation
 import Foundation

@@ -1,6 +1,5 @@
 import Entitlements
 package import Logging
-import Postgres
 import Queue
 
 /// The host adapter gave a value that its contract does not allow: the host's words have to be translated in its functions.

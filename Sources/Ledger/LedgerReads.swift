@@ -38,7 +38,7 @@ package enum LedgerReads {
                            FROM (\(rawSQL: mapping)) AS m) AS k
             """
         ) { rows in
-            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no switches row") }
+            let row = try rows.one
             let (products, grants): ([String], [Bool]) = try (row["products"], row["grants"])
             return try Switches(
                 now: row["now"],

@@ -104,7 +104,7 @@ package struct UserLookups: Sendable {
     /// Purchases that a user's events of the last week named and whose stores still have to be asked; and
     /// those of the same store account that give the user access while they have no owner.
     package func eventPurchases(of userKey: Int64) async throws -> [EventPurchase] {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour') AS is_fresh, max(i.received_at) AS event_at
               FROM entitlement_sync.inbox AS i
@@ -131,8 +131,7 @@ package struct UserLookups: Sendable {
              GROUP BY p.id
              ORDER BY event_at DESC, 3 LIMIT \(Self.mostEventPurchases)
             """
-        )
-        return try rows.map { row in
+        ).map { row in
             try EventPurchase(
                 store: row["store"],
                 environment: row["environment"],

@@ -37,14 +37,13 @@ struct HostAdapter {
     private static let ownMark = "installed with --adapter"
 
     static func isOwnInstalled(on connection: PostgresConnection) async throws -> Bool {
-        let rows = try await connection.query(
+        try await connection.query(
             """
             SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace AS n
                             WHERE n.nspname = 'entitlement_sync_host'
                               AND obj_description(n.oid, 'pg_namespace') = \(Self.ownMark))
             """
-        )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        ).first?.decode(Bool.self, at: 0) ?? false
     }
 
     /// Searches for an id that the host's tables may not be able to hold: any caller can sign in with one.

@@ -123,8 +123,8 @@ package struct Migrator: Sendable {
     }
 
     private func has(_ table: String, _ connection: PostgresConnection) async throws -> Bool {
-        let rows = try await connection.query("SELECT to_regclass('entitlement_sync.' || \(table)::text) IS NOT NULL")
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        try await connection.query("SELECT to_regclass('entitlement_sync.' || \(table)::text) IS NOT NULL")
+            .first?.decode(Bool.self, at: 0) ?? false
     }
 
     private static let present = """

@@ -40,14 +40,10 @@ package struct WebhookSender: Sendable {
     private let http: HTTPClient
     private let systemSeconds: @Sendable () -> Int64
 
-    /// Describes where webhooks go.
+    /// Describes where webhooks go; throws every fault at once.
     ///
-    /// - Parameters:
-    ///   - url: where messages are posted; plain http is taken for loopback hosts only.
-    ///   - secret: `whsec_` and Base64, or any text, whose UTF-8 bytes are the key then.
-    ///   - http: carries the messages.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
-    /// - Throws: every fault at once.
+    /// Plain http is taken for loopback hosts only. The secret is `whsec_` and Base64, or any text, whose UTF-8 bytes are the key
+    /// then. `systemSeconds` is the system's clock, in seconds since 1970.
     package init(
         url: String,
         secret: String,

@@ -15,6 +15,14 @@ package struct PostgresRows: RandomAccessCollection, Sendable {
         return PostgresRow(result: result, index: Int32(position))
     }
 
+    /// The row of a statement that always returns one.
+    package var one: PostgresRow {
+        get throws(PostgresError) {
+            guard let first else { throw PostgresError(.protocolViolation, message: "no row") }
+            return first
+        }
+    }
+
     /// How many rows the statement changed, or returned if it only read.
     package var affected: Int { result.affected }
 
@@ -42,9 +50,8 @@ package struct PostgresRow: Sendable {
 
     /// Reads all columns in order into what a function makes of them, such as a memberwise initializer by its full name.
     ///
-    /// - Parameter make: one parameter a column; an optional where the column may be NULL.
-    /// - Returns: what it makes of the values.
-    /// - Throws: `PostgresError` with `.decoding`, naming the column, and what `make` does.
+    /// `make` has one parameter a column; an optional where the column may be NULL.
+    /// Throws `PostgresError` with `.decoding`, naming the column, and what `make` does.
     package func decode<each Value: PostgresDecodable, Result>(
         into make: (repeat each Value) throws(PostgresError) -> Result
     ) throws(PostgresError) -> Result {

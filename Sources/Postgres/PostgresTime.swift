@@ -54,3 +54,10 @@ package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncoda
         microsecondsSinceUnixEpoch = unix
     }
 }
+
+extension Date: PostgresDecodable {
+    /// Reads a `timestamptz`.
+    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
+        self = try PostgresTimestamp(postgresBytes: postgresBytes, type: type).date
+    }
+}

@@ -20,8 +20,8 @@ package struct Controls: Sendable {
 
     /// Whether everything is paused.
     package func isPaused() async throws -> Bool {
-        let rows = try await pool.query("SELECT c.paused FROM entitlement_sync.control AS c WHERE c.name = 'all'")
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        try await pool.query("SELECT c.paused FROM entitlement_sync.control AS c WHERE c.name = 'all'")
+            .first?.decode(Bool.self) ?? false
     }
 
     package struct GrantRow: Sendable, Codable {
@@ -53,8 +53,7 @@ package struct Controls: Sendable {
                 """
             )
             try await connection.query("SELECT entitlement_sync.request_reconcile(\(userID), 'grant added')")
-            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no grant id") }
-            return try row.decode(Int64.self, at: 0)
+            return try rows.one.decode(Int64.self)
         }
     }
 
@@ -78,7 +77,7 @@ package struct Controls: Sendable {
 
     /// All grants, newest first, at most 1,000.
     package func grants() async throws -> [GrantRow] {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT g.id, coalesce(u.user_id, ''), to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
                    g.reason, g.granted_by, g.revoked_at IS NULL AND g.until > now()
@@ -86,8 +85,7 @@ package struct Controls: Sendable {
               JOIN entitlement_sync.user_sync AS u ON u.user_key = g.user_key
              ORDER BY g.id DESC LIMIT 1000
             """
-        )
-        return try rows.map { row in
+        ).map { row in
             try row.decode(into: GrantRow.init(id:userID:until:reason:grantedBy:isActive:))
         }
     }

@@ -23,7 +23,7 @@ package struct JobCommands: Sendable {
 
     /// Counts users' rows: `queued` are due now, `delayed` wait for their time.
     package func stats() async throws -> Stats {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT count(*) FILTER (WHERE q.owner IS NULL AND q.due <= now()),
                    count(*) FILTER (WHERE q.owner IS NOT NULL),
@@ -33,15 +33,12 @@ package struct JobCommands: Sendable {
                        coalesce(least(q.restore_id, q.reconcile_id), q.restore_id, q.reconcile_id)))), 0)::double precision
               FROM entitlement_sync.queue AS q
             """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        return try row.decode(into: Stats.init(queued:running:delayed:dead:oldestSeconds:))
+        ).one.decode(into: Stats.init(queued:running:delayed:dead:oldestSeconds:))
     }
 
     /// Puts a dead job back as if it were new: its attempts and its age count from now on; `false` when there is no such dead job, or the user has one queued already.
     package func retry(_ id: UUID) async throws -> Bool {
-        let rows = try await pool.query("SELECT entitlement_sync.requeue_dead(\([id]))")
-        return try rows.first?.decode(Int32.self, at: 0) == 1
+        try await pool.query("SELECT entitlement_sync.requeue_dead(\([id]))").first?.decode(Int32.self) == 1
     }
 
     package enum Cancellation: String, Sendable { case canceled, asked, notFound = "not_found" }

@@ -157,13 +157,12 @@ package struct JobQueue: Sendable {
 
     /// Whether a row waits to be run alone.
     package func hasQuarantined() async throws(PostgresError) -> Bool {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q
                             WHERE q.lane = 9 AND q.due <= now() AND q.owner IS NULL)
             """
-        )
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        ).first?.decode(Bool.self, at: 0) ?? false
     }
 }
 

@@ -28,13 +28,12 @@ package struct Leadership: Sendable {
 
     /// Takes the lead, or prolongs it under the number that this process led with; `nil`: another process leads now.
     package func take(_ fence: Int64?) async throws(PostgresError) -> Int64? {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT entitlement_sync.take_lead(\(duty.rawValue), \(holder), \(fence),
                                               \(duration.microseconds) * interval '1 microsecond')
             """
-        )
-        return try rows.first?.decode(Int64?.self, at: 0) ?? nil
+        ).first?.decode(Int64?.self, at: 0) ?? nil
     }
 
     /// Gives the lead up for others to take at once.

@@ -18,7 +18,7 @@ package struct Leases: Sendable {
     /// The number is drawn at random. A sequence that lost its tail in a failover would give a number again, and the
     /// process that had it before would write under the other's lease.
     package func register(_ process: LeaseKeeper.Process) async throws(PostgresError) -> Int32 {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, expires_at)
             SELECT d.epoch, \(process.host), \(process.pid), \(process.version), \(process.lists), \(process.mode),
@@ -29,9 +29,7 @@ package struct Leases: Sendable {
              LIMIT 1
             RETURNING epoch
             """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no epoch was given") }
-        return try row.decode(Int32.self, at: 0)
+        ).one.decode(Int32.self)
     }
 
     /// Prolongs the lease.
@@ -100,13 +98,12 @@ package struct Leases: Sendable {
         )
         guard !expired.isEmpty else { return 0 }
         return try await pool.withTransaction { connection in
-            let dead = try await connection.query(
+            let epochs = try await connection.query(
                 """
                 SELECT w.epoch FROM entitlement_sync.worker AS w
                  WHERE w.expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED
                 """
-            )
-            let epochs = try dead.map { try $0.decode(Int32.self, at: 0) }
+            ).map { try $0.decode(Int32.self, at: 0) }
             guard !epochs.isEmpty else { return 0 }
             let joins = JobEnds.joinsRestores("q")
             let freed = try await connection.query(

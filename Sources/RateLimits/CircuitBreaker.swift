@@ -10,22 +10,19 @@ package final class CircuitBreaker: Sendable {
     }
 
     /// Failures in a row that open it.
-    private let threshold: Int
+    private static let threshold = 50
     /// Requests that may go out together once the pause is over.
-    private let probeLimit: Int
+    private static let probeLimit = 32
     private let state = Mutex(State())
 
-    package init(threshold: Int = 50, probeLimit: Int = 32) {
-        self.threshold = threshold
-        self.probeLimit = probeLimit
-    }
+    package init() {}
 
     /// Leave to send; `nil` means yes, else how long to wait.
     package func waitBeforeSending(at now: ContinuousClock.Instant) -> Duration? {
         state.withLock { state in
             guard let until = state.opensUntil else { return nil }
             guard now >= until else { return until - now }
-            guard state.probes < probeLimit else {
+            guard state.probes < Self.probeLimit else {
                 // Probes may end without a result (a wait for the budget, a cancellation): in time others are sent.
                 guard now >= until + .seconds(15) else { return .milliseconds(250) }
                 state.opensUntil = now
@@ -54,7 +51,7 @@ package final class CircuitBreaker: Sendable {
                 return state.opensUntil == nil ? nil : .closed
             }
             state.failures += 1
-            guard state.failures >= threshold else { return nil }
+            guard state.failures >= Self.threshold else { return nil }
             if let until = state.opensUntil, now < until { return nil }
             state.openedTimes += 1
             let pause = min(Duration.milliseconds(500) * (1 << min(state.openedTimes - 1, 5)), .seconds(15))

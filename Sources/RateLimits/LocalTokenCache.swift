@@ -25,9 +25,7 @@ struct LocalTokenCache {
     private var refillingSince: ContinuousClock.Instant?
     private var emptyUntil: ContinuousClock.Instant?
 
-    /// - Parameters:
-    ///   - largest: the most tokens that are asked for at once.
-    ///   - rest: the minimum delay before an empty bucket is asked again; longer for background requests.
+    /// Asks for `largest` tokens at once at most, and for none within `rest` after the bucket was empty.
     init(largest: Int, rest: Duration = .zero) {
         self.largest = max(1, largest)
         self.rest = rest
@@ -59,13 +57,10 @@ struct LocalTokenCache {
         return .refill(chunk)
     }
 
-    /// Takes what the bucket gave; the first token is the asking request's, however long the bucket took.
+    /// Takes the tokens that the bucket gave; the first is the asking request's, however long the bucket took.
     ///
-    /// - Parameters:
-    ///   - count: how many tokens.
-    ///   - wait: when it makes sense to ask again, where there were none.
-    ///   - now: the moment before the bucket was asked.
-    /// - Returns: whether there was one.
+    /// `wait`: when it makes sense to ask again, where there were none. `now`: the moment before the bucket was asked.
+    /// Returns whether there was one.
     mutating func add(_ count: Int, wait: Duration, at now: ContinuousClock.Instant) -> Bool {
         refillingSince = nil
         guard count > 0 else {

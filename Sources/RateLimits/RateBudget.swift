@@ -133,14 +133,13 @@ package struct RateBudget: Sendable {
 
     /// How long the pause lasts that the store asked for; `nil`: none.
     package func blockedFor() async throws -> Duration? {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT extract(epoch FROM b.blocked_until - clock_timestamp())::double precision
               FROM entitlement_sync.rate_budget AS b
              WHERE b.credential = \(credential) AND b.blocked_until > clock_timestamp()
             """
-        )
-        return try rows.first.map { .seconds(try $0.decode(Double.self, at: 0)) }
+        ).first.map { .seconds(try $0.decode(Double.self, at: 0)) }
     }
 
     /// Writes down what the store's answers said of its limits.

@@ -32,11 +32,9 @@ package struct StoreCredentials: Sendable {
             INSERT INTO entitlement_sync.store_credential (store) VALUES (\(store.rawValue)) ON CONFLICT (store) DO NOTHING
             """
         )
-        let rows = try await pool.query(
+        return try await pool.query(
             "SELECT c.salt FROM entitlement_sync.store_credential AS c WHERE c.store = \(store.rawValue)"
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no salt") }
-        return try row.decode(PostgresBytes.self, at: 0).bytes
+        ).one.decode(PostgresBytes.self).bytes
     }
 
     /// Notes the digest in use.

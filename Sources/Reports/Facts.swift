@@ -66,7 +66,6 @@ extension RunReport {
             Fact("Changes applied", applied),
             Fact("Changes held", held),
             Fact("Subscribers", subscribers),
-            Fact("Requests to the stores", requests),
             Fact("Users a second", usersPerSecond.map { .text(Figures.decimal($0)) }),
         ].compactMap(\.self)
     }

@@ -15,7 +15,7 @@ extension RunReport {
             "skipped": skipped, "total": total, "outcomes": outcomes, "rules": rules, "errors": errors,
             "promotions": promotions, "demotions": demotions, "announced_demotions": announcedDemotions,
             "applied": applied, "held": held, "demotion_limit": demotionLimit, "subscribers": subscribers,
-            "hash": hash, "requests": requests, "users_per_second": usersPerSecond,
+            "hash": hash, "users_per_second": usersPerSecond,
             "progress": progress.map { ["at": Timestamp.machine($0.at), "users": $0.users] as JSONObject },
             "drift": drift?.json, "lists": lists, "changes": changes.map(\.json), "changes_total": changesTotal,
         ]

@@ -51,8 +51,6 @@ package struct RunReport: Sendable {
     /// What a person confirms: the hash of the changes, in hexadecimal digits.
     package var hash: String?
 
-    /// Requests to the stores.
-    package var requests: Int64?
     package var usersPerSecond: Double?
     package var progress: [Point] = []
     package var drift: Drift?

@@ -23,16 +23,10 @@ package struct DryRunner: Service {
     }
 
     package func run() async {
-        await PeriodicService("dry runner", every: .seconds(1), logger: logger) { try await step() }.run()
-    }
-
-    package func step() async throws -> PeriodicService.Next {
-        guard let epoch = lease.epoch else { return .idle }
-        let taken = try await dryRuns.take(upTo: 8)
-        await withDiscardingTaskGroup { group in
-            for question in taken { group.addTask { await answer(question, epoch: epoch) } }
-        }
-        return .again(ifAny: taken.count)
+        await PeriodicService("dry runner", every: .seconds(1), logger: logger) {
+            guard let epoch = lease.epoch else { return .idle }
+            return await .again(afterEach: try await dryRuns.take(upTo: 8)) { await answer($0, epoch: epoch) }
+        }.run()
     }
 
     private func answer(_ question: DryRuns.Taken, epoch: Int32) async {

@@ -29,8 +29,7 @@ package struct DryRuns: Sendable {
             // In one order, so that two who ask for the same users do not wait for each other.
             for user in users.sortedExactly {
                 let rows = try await connection.query("SELECT entitlement_sync.ask_dry_run(\(user))")
-                guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no id") }
-                ids[ExactText(user)] = try row.decode(UUID.self, at: 0)
+                ids[ExactText(user)] = try rows.one.decode(UUID.self)
             }
             return users.compactMap { ids[ExactText($0)] }
         }

@@ -1,6 +1,5 @@
 import FoundationEssentials
 package import Logging
-import Postgres
 package import Queue
 import ServiceLifecycle
 

@@ -2,23 +2,16 @@ import FoundationEssentials
 
 /// When runs will end, by how fast they went and how fast the stores may be asked.
 package struct RunForecast: Sendable, Hashable {
-    /// Requests a minute that sweeps may make; `nil`: there is no limit.
+    /// Requests a minute that sweeps may make, of the store that every user is read from; `nil`: there is no limit.
     package var requestsPerMinute: Double?
     /// Requests a user's reading takes, where nothing is known of them.
-    package var requestsPerUser: Double
-    /// The share kept for restores and support: background jobs have it only while those need none.
+    package let requestsPerUser = 1.2
+    /// The share kept for restores and support, below 1: background jobs have it only while those need none.
     package var reserved: Double
 
-    /// Describes what limits runs.
-    ///
-    /// - Parameters:
-    ///   - requestsPerMinute: of the store that every user is read from.
-    ///   - requestsPerUser: from 1 to 2.
-    ///   - reserved: from 0 to below 1.
-    package init(requestsPerMinute: Double?, requestsPerUser: Double = 1.2, reserved: Double = 0) {
-        self.reserved = reserved
+    package init(requestsPerMinute: Double?, reserved: Double = 0) {
         self.requestsPerMinute = requestsPerMinute
-        self.requestsPerUser = requestsPerUser
+        self.reserved = reserved
     }
 
     /// Users a minute at most; `nil`: there is no limit.

@@ -55,7 +55,6 @@ package struct RunRecord: Sendable, Hashable {
     package var scope: Scope
     package var state: State
     package var isDry: Bool
-    package var isConfirmed: Bool
     package var isFed: Bool
     package var ofRun: Int64?
     package var schedule: String?
@@ -66,7 +65,6 @@ package struct RunRecord: Sendable, Hashable {
     package var startedAt: Date?
     package var endedAt: Date?
     package var predictedEnd: Date?
-    package var maxDemotions: Int32?
     /// Users whose reading was planned, whose reading has ended, and who were left out for their account's status.
     package var fed: Int64
     package var ended: Int64
@@ -109,68 +107,63 @@ package struct RunRecord: Sendable, Hashable {
 
 extension RunRecord {
     static let columns = """
-        r.id, r.scope, r.state, r.is_dry, r.is_confirmed, r.is_fed, r.of_run, r.schedule, r.asked_by, r.confirmed_by,
-        r.since, r.asked_at, r.started_at, r.ended_at, r.predicted_end, r.max_demotions, r.fed, r.ended, r.skipped, r.total,
-        r.held, r.demotion_limit, r.subscribers, encode(r.hash, 'hex'), r.outcomes::text, r.rules::text, r.errors::text,
+        r.id, r.scope, r.state, r.is_dry, r.is_fed, r.of_run, r.schedule, r.asked_by, r.confirmed_by,
+        r.since, r.asked_at, r.started_at, r.ended_at, r.predicted_end, r.fed, r.ended, r.skipped, r.total, r.held,
+        r.demotion_limit, r.settled_at + interval '72 hours' AS releasable_until, r.subscribers,
+        encode(r.hash, 'hex') AS hash, r.outcomes::text AS outcomes, r.rules::text AS rules, r.errors::text AS errors,
         coalesce((SELECT jsonb_agg(jsonb_build_array((extract(epoch FROM (p.point ->> 'at')::timestamptz) * 1000)::bigint,
                                                      p.point -> 'users') ORDER BY p.n)
-                    FROM jsonb_array_elements(r.progress) WITH ORDINALITY AS p(point, n)), '[]')::text, r.parts,
+                    FROM jsonb_array_elements(r.progress) WITH ORDINALITY AS p(point, n)), '[]')::text AS progress,
+        r.parts, r.is_backfill_only,
         coalesce((SELECT jsonb_object_agg(l.list, l.said || jsonb_build_object(
                                               'from', (extract(epoch FROM (l.said ->> 'from')::timestamptz) * 1000)::bigint,
                                               'until', (extract(epoch FROM (l.said ->> 'until')::timestamptz) * 1000)::bigint))
-                    FROM jsonb_each(r.listed) AS l(list, said)), '{}')::text,
-        r.is_backfill_only, r.settled_at + interval '72 hours'
+                    FROM jsonb_each(r.listed) AS l(list, said)), '{}')::text AS listed
         """
 
     init(_ row: PostgresRow) throws(PostgresError) {
-        func date(_ place: Int) throws(PostgresError) -> Date? {
-            try row.decode(PostgresTimestamp?.self, at: place)?.date
-        }
-        func json<Value: Decodable>(_ place: Int, _ fault: String) throws(PostgresError) -> Value {
-            let text = try row.decode(String.self, at: place)
+        func json<Value: Decodable>(_ column: StaticString, _ fault: String) throws(PostgresError) -> Value {
+            let text: String = try row[column]
             let decoder = JSONDecoder()
             decoder.dateDecodingStrategy = .millisecondsSince1970
             do { return try decoder.decode(Value.self, from: Data(text.utf8)) } catch {
                 throw PostgresError(.decoding, message: fault)
             }
         }
-        id = try row.decode(Int64.self, at: 0)
-        guard let scope = Scope(rawValue: try row.decode(String.self, at: 1)),
-            let state = State(rawValue: try row.decode(String.self, at: 2))
+        guard let scope = Scope(rawValue: try row["scope"]), let state = State(rawValue: try row["state"])
         else { throw PostgresError(.decoding, message: "a run of a kind that this version does not know") }
+        id = try row["id"]
         self.scope = scope
         self.state = state
-        isDry = try row.decode(Bool.self, at: 3)
-        isConfirmed = try row.decode(Bool.self, at: 4)
-        isFed = try row.decode(Bool.self, at: 5)
-        ofRun = try row.decode(Int64?.self, at: 6)
-        schedule = try row.decode(String?.self, at: 7)
-        askedBy = try row.decode(String.self, at: 8)
-        confirmedBy = try row.decode(String?.self, at: 9)
-        since = try date(10)
-        askedAt = try row.decode(PostgresTimestamp.self, at: 11).date
-        startedAt = try date(12)
-        endedAt = try date(13)
-        predictedEnd = try date(14)
-        maxDemotions = try row.decode(Int32?.self, at: 15)
-        fed = try row.decode(Int64.self, at: 16)
-        ended = try row.decode(Int64.self, at: 17)
-        skipped = try row.decode(Int64.self, at: 18)
-        total = try row.decode(Int64?.self, at: 19)
-        held = try row.decode(Int64.self, at: 20)
-        demotionLimit = try row.decode(Int64?.self, at: 21)
-        subscribers = try row.decode(Int64?.self, at: 22)
-        hash = try row.decode(String?.self, at: 23)
-        outcomes = try json(24, "a run's counts are no counts")
-        rules = try json(25, "a run's counts are no counts")
-        errors = try json(26, "a run's counts are no counts")
-        let points: [[Int64]] = try json(27, "a run's progress is no curve")
+        isDry = try row["is_dry"]
+        isFed = try row["is_fed"]
+        ofRun = try row["of_run"]
+        schedule = try row["schedule"]
+        askedBy = try row["asked_by"]
+        confirmedBy = try row["confirmed_by"]
+        since = try row["since"]
+        askedAt = try row["asked_at"]
+        startedAt = try row["started_at"]
+        endedAt = try row["ended_at"]
+        predictedEnd = try row["predicted_end"]
+        fed = try row["fed"]
+        ended = try row["ended"]
+        skipped = try row["skipped"]
+        total = try row["total"]
+        held = try row["held"]
+        demotionLimit = try row["demotion_limit"]
+        releasableUntil = try row["releasable_until"]
+        subscribers = try row["subscribers"]
+        hash = try row["hash"]
+        outcomes = try json("outcomes", "a run's counts are no counts")
+        rules = try json("rules", "a run's counts are no counts")
+        errors = try json("errors", "a run's counts are no counts")
+        let points: [[Int64]] = try json("progress", "a run's progress is no curve")
         progress = points.filter { $0.count == 2 }.map { point in
             Point(at: Date(timeIntervalSince1970: Double(point[0]) / 1000), users: point[1])
         }
-        parts = try row.decode(Int32.self, at: 28)
-        listed = try json(29, "what a run has listed can't be read")
-        listsOnly = try row.decode(Bool.self, at: 30)
-        releasableUntil = try date(31)
+        parts = try row["parts"]
+        listsOnly = try row["is_backfill_only"]
+        listed = try json("listed", "what a run has listed can't be read")
     }
 }

@@ -50,31 +50,28 @@ package struct ScheduleStore: Sendable {
 
     /// All schedules by name, and what time it is by the database's clock.
     package func all() async throws -> (schedules: [ScheduleRecord], now: Date) {
-        let rows = try await pool.query(
-            """
-            SELECT t.now, s.name, s.cron, s.zone, s.scope, s.is_dry, s.max_demotions, s.slot_at, s.late_since,
-                   s.days
-              FROM (SELECT clock_timestamp() AS now) AS t LEFT JOIN entitlement_sync.schedule AS s ON true ORDER BY s.name
-            """
-        )
         var schedules: [ScheduleRecord] = []
         var now = Date.now
-        for row in rows {
-            now = try row.decode(PostgresTimestamp.self, at: 0).date
-            guard let name = try row.decode(String?.self, at: 1),
-                let scope = RunRecord.Scope(rawValue: try row.decode(String.self, at: 4))
+        for row in try await pool.query(
+            """
+            SELECT t.now, s.name, s.cron, s.zone, s.scope, s.is_dry, s.max_demotions, s.days, s.slot_at, s.late_since
+              FROM (SELECT clock_timestamp() AS now) AS t LEFT JOIN entitlement_sync.schedule AS s ON true ORDER BY s.name
+            """
+        ) {
+            now = try row["now"]
+            guard let name: String = try row["name"], let scope = RunRecord.Scope(rawValue: try row["scope"])
             else { continue }
             schedules.append(
-                ScheduleRecord(
+                try ScheduleRecord(
                     name: name,
-                    cron: try row.decode(String.self, at: 2),
-                    zone: try row.decode(String.self, at: 3),
+                    cron: row["cron"],
+                    zone: row["zone"],
                     scope: scope,
-                    isDry: try row.decode(Bool.self, at: 5),
-                    maxDemotions: try row.decode(Int32?.self, at: 6),
-                    days: try row.decode(Int32?.self, at: 9),
-                    slotAt: try row.decode(PostgresTimestamp.self, at: 7).date,
-                    lateSince: try row.decode(PostgresTimestamp?.self, at: 8)?.date
+                    isDry: row["is_dry"],
+                    maxDemotions: row["max_demotions"],
+                    days: row["days"],
+                    slotAt: row["slot_at"],
+                    lateSince: row["late_since"]
                 )
             )
         }

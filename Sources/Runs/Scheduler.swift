@@ -1,7 +1,6 @@
 import FoundationEssentials
 package import Logging
 import Metrics
-import Postgres
 package import Queue
 import RateLimits
 package import Schedules

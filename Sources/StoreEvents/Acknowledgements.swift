@@ -37,7 +37,7 @@ package struct Acknowledgements: Sendable {
     /// Takes due ones for this process, for five minutes, longer than all its requests together may take: a process
     /// that dies meanwhile has its share taken by others.
     package func take(upTo limit: Int) async throws(PostgresError) -> [Due] {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             WITH due AS MATERIALIZED (
                 SELECT a.token, a.called FROM entitlement_sync.acknowledgement AS a
@@ -49,8 +49,7 @@ package struct Acknowledgements: Sendable {
             RETURNING a.token, a.product_id, a.kind, a.deadline, d.called, a.attempt, a.deadline < now(), a.account_id,
                       a.profile_id
             """
-        )
-        return try rows.map { row throws(PostgresError) in
+        ).map { row throws(PostgresError) in
             var acknowledgement = Acknowledgement(
                 productID: try row.decode(String.self, at: 1),
                 token: try row.decode(String.self, at: 0),

@@ -56,10 +56,9 @@ package struct Inbox: Sendable {
     package func drain(upTo most: Int = 500) async throws -> Drained {
         try await pool.retrying { connection in
             try await connection.query("SELECT entitlement_sync.spell_inbox(\(Int32(clamping: most)))")
-            let rows = try await connection.query(
+            return try await connection.query(
                 "SELECT d.examined, d.queued FROM entitlement_sync.drain_inbox(\(Int32(clamping: most))) AS d"
-            )
-            return try rows.first?.decode(into: Drained.init(examined:queued:)) ?? Drained(examined: 0, queued: 0)
+            ).first?.decode(into: Drained.init(examined:queued:)) ?? Drained(examined: 0, queued: 0)
         }
     }
 

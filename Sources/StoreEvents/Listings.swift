@@ -1,7 +1,6 @@
 package import Entitlements
 package import Postgres
 import Queue
-import RateLimits
 
 /// Stores' lists that runs read, as workers take them up.
 ///

@@ -18,15 +18,11 @@ package struct SupportConsole: Sendable {
     private let listener: PostgresListener?
     private let logger: Logger
 
-    /// Makes a console.
+    /// Makes a console on a database, as the role `entitlement_sync_support` or a stronger one.
     ///
-    /// - Parameters:
-    ///   - pool: the database, as the role `entitlement_sync_support` or a stronger one.
-    ///   - listener: is notified of changes; without one, open pages show none.
-    ///   - proxies: whose word for a visitor's address is taken.
-    ///   - provider: the identity provider that operators sign in through; `nil`: they have passwords here.
-    ///   - logger: hears of refusals and of failures; of no names and no secrets.
-    /// - Throws: where a template does not read, which tests rule out.
+    /// Without a `listener` open pages show no changes. `proxies`: whose word for a visitor's address is taken. `provider`: what
+    /// operators sign in through; `nil`: they have passwords here. The logger hears of no names and no secrets.
+    /// Throws where a template does not read, which tests rule out.
     package init(
         pool: PostgresPool,
         listener: PostgresListener?,

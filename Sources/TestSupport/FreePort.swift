@@ -3,8 +3,7 @@ import Glibc
 /// A TCP port on loopback that was free a moment ago; 0 when none was found.
 ///
 /// Its user tries another when it was taken meanwhile. It is below the range from which the kernel takes the local ends
-/// of
-/// connections, so that a server that is restarted finds it free again.
+/// of connections, so that a server that is restarted finds it free again.
 package func freeLoopbackPort() -> UInt16 {
     for _ in 0..<200 {
         let port = UInt16.random(in: 22_000..<32_000)

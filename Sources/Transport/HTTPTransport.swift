@@ -1,7 +1,6 @@
 package import HTTPTypes
 package import Logging
 package import Metrics
-import Synchronization
 
 /// Sends HTTP requests through libcurl, on one thread of its own.
 ///

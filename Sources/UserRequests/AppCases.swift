@@ -77,10 +77,9 @@ package enum ReplyFate: String, Sendable {
 extension AppRequests {
     /// A user's cases; `nil` where there is no such user.
     package func cases(of userID: String) async throws -> [UserCase]? {
-        let rows = try await pool.query(
+        try await pool.query(
             "SELECT entitlement_sync.ticket_answers(coalesce(entitlement_sync.host_id(\(userID)), \(userID)))"
-        )
-        return try rows.first?.decode(PostgresJSON?.self, at: 0).map(JSONList.read)
+        ).first?.decode(PostgresJSON?.self, at: 0).map(JSONList.read)
     }
 
     /// Takes what a user says to a case of theirs; sent again it is taken once.

@@ -140,13 +140,12 @@ package struct AppRequests: Sendable {
 
     /// Reads restores; ids that are no restore's are left out.
     package func answers(_ ids: [UUID]) async throws -> [RestoreAnswer] {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT a.id, a.user_id, a.state, a.outcome, a.message_key, a.age, a.products
               FROM entitlement_sync.restore_answers(\(ids)) AS a
             """
-        )
-        return try rows.map { row in
+        ).map { row in
             try RestoreAnswer(
                 id: row.decode(UUID.self, at: 0),
                 userID: row.decode(String?.self, at: 1),
@@ -176,13 +175,12 @@ package struct AppRequests: Sendable {
 
     /// What a user has; `nil` where there is no such user.
     package func entitlement(of userID: String) async throws -> EntitlementAnswer? {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT e.type, e.until, e.restore_suggested, e.tickets, e.stores
               FROM entitlement_sync.entitlement_answer(\(userID)) AS e
             """
-        )
-        return try rows.first.map { row in
+        ).first.map { row in
             try EntitlementAnswer(
                 type: row.decode(String.self, at: 0),
                 until: row.decode(String?.self, at: 1),

@@ -30,14 +30,13 @@ package struct Erasure: Sendable {
     /// - Returns: `nil` where nothing is known of such a user.
     package func erase(_ userID: String) async throws -> Erased? {
         try await pool.retrying { connection in
-            let rows = try await connection.query(
+            try await connection.query(
                 """
                 SELECT e.purchases, e.tickets, e.events, e.messages,
                        EXISTS (SELECT 1 FROM entitlement_sync_host.read_users(\([userID])))
                   FROM entitlement_sync.erase_user(\(userID)) AS e
                 """
-            )
-            return try rows.first.map { row in try row.decode(into: Erased.init) }
+            ).first.map { row in try row.decode(into: Erased.init) }
         }
     }
 }

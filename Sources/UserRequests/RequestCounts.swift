@@ -19,14 +19,12 @@ package struct RequestCounts: Sendable {
     ///
     /// - Returns: at most `wanted`; none where the minute is used up.
     package func take(_ wanted: Int, of allowed: Int, for key: PostgresBytes) async throws(PostgresError) -> Given {
-        let rows = try await pool.query(
+        let (given, wait) = try await pool.query(
             """
             SELECT t.given, t.wait
               FROM entitlement_sync.take_requests(\(key), \(Int32(clamping: allowed)), \(Int32(clamping: wanted))) AS t
             """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no count") }
-        let (given, wait) = try row.decode(Int.self, Double.self)
+        ).one.decode(Int.self, Double.self)
         return Given(requests: given, wait: .seconds(wait))
     }
 }

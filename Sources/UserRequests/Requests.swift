@@ -59,15 +59,14 @@ package struct Requests: Sendable {
     /// `proofs`: JSON text as `request_restore` takes it.
     /// Throws `PostgresError` with SQLSTATE `ES001` to `ES005`.
     package func restore(_ userID: String, proofs: String, clientError: String?) async throws(PostgresError) -> UUID {
-        let rows = try await pool.query(
+        try await pool.query(
             "SELECT entitlement_sync.request_restore(\(userID), \(PostgresJSON(proofs)), \(clientError))"
-        )
-        return try id(in: rows)
+        ).one.decode(UUID.self)
     }
 
     /// Asks for a reconcile.
     package func reconcile(_ userID: String, reason: String) async throws(PostgresError) -> UUID {
-        try id(in: await pool.query("SELECT entitlement_sync.request_reconcile(\(userID), \(reason))"))
+        try await pool.query("SELECT entitlement_sync.request_reconcile(\(userID), \(reason))").one.decode(UUID.self)
     }
 
     /// Asks for a reconcile of each user, or of none when one is not known.
@@ -80,7 +79,7 @@ package struct Requests: Sendable {
                 let rows = try await connection.query(
                     "SELECT entitlement_sync.request_reconcile(\(userID), \(reason))"
                 )
-                ids.append(try id(in: rows))
+                ids.append(try rows.one.decode(UUID.self))
             }
             return ids
         }
@@ -97,11 +96,6 @@ package struct Requests: Sendable {
              ORDER BY w.place
             """
         ).map { row throws(PostgresError) in try row.decode(String.self) }
-    }
-
-    private func id(in rows: PostgresRows) throws(PostgresError) -> UUID {
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no job id") }
-        return try row.decode(UUID.self, at: 0)
     }
 
     /// Reads jobs, in the order of `ids`; unknown ids are left out.

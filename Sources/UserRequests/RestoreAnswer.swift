@@ -103,11 +103,10 @@ package struct RestoreFindings: Sendable {
 }
 
 /// Lists as JSON, as the database takes and writes them.
-enum JSONList {
-    /// Texts as JSON.
-    static func text(_ texts: [String]) -> String {
-        // There is no text that can't be written.
-        (try? JSONEncoder().encode(texts)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
+package enum JSONList {
+    /// A list of texts, or of what holds texts alone: there is nothing that can't be written.
+    package static func text(_ list: some Encodable) -> String {
+        (try? JSONEncoder().encode(list)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
     }
 
     static func read<Element: Decodable>(_ json: PostgresJSON) throws -> [Element] {

@@ -36,7 +36,6 @@ enum Sample {
         report.demotionLimit = 100
         report.subscribers = 20_203
         report.hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-        report.requests = 61_333
         report.usersPerSecond = 13.374
         report.progress = (0...6).map { RunReport.Point(at: noon + Double($0) * 600, users: Int64($0) * 8_000 + 211) }
         report.drift = RunReport.Drift(

@@ -9,7 +9,8 @@ import Queue
 struct BenchDatabase: Sendable {
     let pool: PostgresPool
     private let admin: PostgresPool
-    private let configuration: PostgresConfiguration
+    /// The same work without the worker, on this database.
+    let plainSQL: PlainSQL
     let name: String
 
     /// Creates and fills the database, under a name that ends in `suffix`; the server's user must be allowed to create
@@ -24,8 +25,9 @@ struct BenchDatabase: Sendable {
         name = "entitlement_sync_bench_\(ProcessInfo.processInfo.processIdentifier)\(suffix)"
         self.admin = PostgresPool(configuration: admin, logger: logger)
         try await self.admin.query("CREATE DATABASE \(rawSQL: name)")
-        self.configuration = configuration.inDatabase(name)
-        pool = PostgresPool(configuration: self.configuration, logger: logger)
+        let configuration = configuration.inDatabase(name)
+        plainSQL = PlainSQL(configuration: configuration)
+        pool = PostgresPool(configuration: configuration, logger: logger)
         do {
             let schema = try String(contentsOfFile: sqlDirectory + "/host/schema.sql", encoding: .utf8)
             try await pool.withConnection { try await $0.execute(script: schema) }
@@ -176,24 +178,18 @@ struct BenchDatabase: Sendable {
             .decode(Bool.self, at: 0) ?? false
     }
 
-    /// Bytes of all tables and indexes of the schema after VACUUM, but for the jobs' history, which retention drops.
-    func keptBytes() async throws -> Double {
+    /// Bytes of all tables and indexes of the schema after VACUUM: of the jobs' history, which retention drops, and of the rest.
+    func bytes() async throws -> (kept: Double, history: Double) {
         try await pool.query("VACUUM")
-        return try await bytes("c.relname !~ '^job_history_'")
-    }
-
-    /// Bytes that the jobs' history takes up.
-    func historyBytes() async throws -> Double { try await bytes("c.relname ~ '^job_history_'") }
-
-    private func bytes(_ condition: String) async throws -> Double {
-        Double(
-            try await number(
-                """
-                SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
-                 WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND \(rawSQL: condition)
-                """
-            )
-        )
+        return try await pool.query(
+            """
+            SELECT coalesce(sum(s.bytes) FILTER (WHERE s.name !~ '^job_history_'), 0)::double precision,
+                   coalesce(sum(s.bytes) FILTER (WHERE s.name ~ '^job_history_'), 0)::double precision
+              FROM (SELECT c.relname AS name, pg_table_size(c.oid) + pg_indexes_size(c.oid) AS bytes
+                      FROM pg_catalog.pg_class AS c
+                     WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r') AS s
+            """
+        ).one.decode(Double.self, Double.self)
     }
 
     /// How far the server's log has come, in bytes.
@@ -219,19 +215,6 @@ struct BenchDatabase: Sendable {
               FROM entitlement_sync.job_status AS s WHERE s.id = ANY (\(ids)) AND s.state = 'done'
             """
         ).map { try $0.decode(Double.self, at: 0) }
-    }
-
-    /// Does the write set of so many queued jobs in plain SQL, 500 a commit, on one connection of `pgbench`.
-    ///
-    /// - Returns: jobs a second.
-    func drainInPlainSQL(_ jobs: Int) async throws -> Double {
-        try await PlainSQL(configuration: configuration).run(jobs: jobs)
-    }
-
-    /// Restores the users of a prefix one by one in plain SQL; see `PlainSQL.restores`.
-    func plainRestores(_ prefix: String, perSecond: Int, seconds: Int, storeMs: Int) async throws -> [Double] {
-        try await PlainSQL(configuration: configuration)
-            .restores(of: prefix, perSecond: perSecond, seconds: seconds, storeMs: storeMs)
     }
 
     /// Queues a restore again for the next users of a prefix, those behind the key `after`.

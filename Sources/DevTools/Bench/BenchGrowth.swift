@@ -3,12 +3,10 @@ import Diagnostics
 import Entitlements
 import Foundation
 import Logging
-import Postgres
 import Queue
 import Reconciliation
 import Runs
 import SupportDesk
-import Transport
 import UserRequests
 
 /// Whether what users wait for takes as long in a large database as in a small one: the same acts in turns on both.

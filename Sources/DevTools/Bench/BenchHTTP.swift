@@ -4,6 +4,7 @@ import Foundation
 import Logging
 import NIOCore
 import Postgres
+import SupportDesk
 
 /// How long users wait for a restore over HTTP, and how fast stores' events are kept, with a server and worker in one
 /// process of its own.
@@ -173,11 +174,6 @@ struct BenchHTTP {
         "\(20_000_009_000_000 + number)" + (isKnown ? "0" : "5")
     }
 
-    private static func hex(_ bytes: some Sequence<UInt8>) -> String {
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
-
     private static func post(_ index: Int) -> ByteBuffer {
         let now = Date().timeIntervalSince1970
         let body = Array(
@@ -193,7 +189,7 @@ struct BenchHTTP {
             using: SymmetricKey(data: Data(webhookSecret.utf8))
         )
         let headers = [
-            "Content-Type: application/json", "X-RevenueCat-Webhook-Signature: t=\(seconds),v1=" + hex(code),
+            "Content-Type: application/json", "X-RevenueCat-Webhook-Signature: t=\(seconds),v1=" + code.hexadecimal,
         ]
         return BenchAPIClient.request("POST", "/v1/webhooks/revenuecat", headers, body)
     }

@@ -58,11 +58,3 @@ func rankSum(_ first: [Double], _ second: [Double]) -> Double {
     let all = count + others + 1
     return (ranks - count * all / 2) / (count * others * all / 12).squareRoot()
 }
-
-/// Runs a body, and cleans up behind it, also where it throws.
-func cleaningUp<Value>(_ cleanUp: () async -> Void, _ body: () async throws -> Value) async throws -> Value {
-    let result: Result<Value, any Error>
-    do { result = .success(try await body()) } catch { result = .failure(error) }
-    await cleanUp()
-    return try result.get()
-}

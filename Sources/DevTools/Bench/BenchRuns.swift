@@ -23,7 +23,7 @@ struct BenchRuns {
     func measure() async throws -> [BenchMeasurement] {
         let jobs = 20_000
         try await database.load(jobs, prefix: "plain-run-")
-        let plain = try await database.drainInPlainSQL(jobs)
+        let plain = try await database.plainSQL.run(jobs: jobs)
         try await database.clearUsers()
         let subscribers = users / 5
         try await database.loadKnown(subscribers, prefix: "pays-", type: "subscriber")

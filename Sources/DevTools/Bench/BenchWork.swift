@@ -21,7 +21,7 @@ struct BenchWork {
     /// Jobs a second from the queue to the commit: the store in memory, then over HTTP.
     func throughput(_ simulator: SimulatorProcess) async throws -> [BenchMeasurement] {
         try await database.load(jobs, prefix: "plain-")
-        let plain = try await database.drainInPlainSQL(jobs)
+        let plain = try await database.plainSQL.run(jobs: jobs)
         try await database.load(jobs, prefix: "memory-")
         let promote = Double(jobs) / (try await timed { try await work(memoryStore()) })
         try await check("memory-")
@@ -109,21 +109,21 @@ struct BenchWork {
     /// confirms it, the next one, and one that reads a renewal.
     func size() async throws -> [BenchMeasurement] {
         let start = Instant(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
-        let empty = try await bytes()
+        let empty = try await database.bytes()
         try await database.load(jobs, prefix: "size-")
         try await work(memoryStore(from: start))
         try await check("size-")
-        let known = try await bytes()
+        let known = try await database.bytes()
         var measurements = [BenchMeasurement("known_user", each(known.kept - empty.kept), "bytes")]
         for (name, period) in [
             ("confirmed_check_first", start), ("confirmed_check", start), ("renewed_check", start + .seconds(86_400)),
         ] {
-            let before = try await bytes()
+            let before = try await database.bytes()
             try await database.check(prefix: "size-")
             let queued = try await database.logPosition()
             try await work(memoryStore(from: period))
             let written = try await database.logPosition()
-            let after = try await bytes()
+            let after = try await database.bytes()
             let left = each(after.kept - before.kept)
             measurements += [
                 name.hasPrefix("confirmed")
@@ -133,10 +133,6 @@ struct BenchWork {
             ]
         }
         return measurements
-    }
-
-    private func bytes() async throws -> (kept: Double, history: Double) {
-        (try await database.keptBytes(), try await database.historyBytes())
     }
 
     private func each(_ bytes: Double) -> Double { bytes / Double(jobs) }
@@ -161,7 +157,12 @@ struct BenchWork {
         try await database.load(taps + taps / 10, prefix: "floor-", queued: false)
         try await database.load(taps, prefix: "tap-", queued: false)
         try await database.settle()
-        let floor = try await database.plainRestores("floor-", perSecond: perSecond, seconds: seconds, storeMs: storeMs)
+        let floor = try await database.plainSQL.restores(
+            of: "floor-",
+            perSecond: perSecond,
+            seconds: seconds,
+            storeMs: storeMs
+        )
         // What it did not end would count among the answers.
         try await database.clearQueue()
         let busy = try await people.measure(

@@ -60,15 +60,14 @@ struct MessageChecks {
 
     /// When each store's last event came.
     func events() async throws -> [Check] {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT s.source, (SELECT extract(epoch FROM now() - max(i.received_at))::double precision
                                 FROM entitlement_sync.inbox AS i
                                WHERE i.source = s.source AND NOT i.is_backfilled)
               FROM unnest('{revenuecat,app_store,google_play}'::text[]) AS s(source)
             """
-        )
-        return try rows.compactMap { row in
+        ).compactMap { row in
             let (source, age) = try row.decode(String.self, Double?.self)
             guard let age else { return nil }
             return Check("events.\(source)", fine: "the last event came \(Self.span(age)) ago")

@@ -6,14 +6,13 @@ struct StoreChecks {
 
     /// How the stores answer, and how far their clocks are from ours.
     func health() async throws -> [Check] {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT h.store, coalesce(h.skew_seconds, 0)::double precision, coalesce(h.last_error, ''),
                    coalesce(h.last_error_at >= coalesce(h.last_answer_at, '-infinity'), false)
               FROM entitlement_sync.store_health AS h ORDER BY h.store
             """
-        )
-        return try rows.flatMap { row -> [Check] in
+        ).flatMap { row -> [Check] in
             let (store, skew, error, failing) = try row.decode(String.self, Double.self, String.self, Bool.self)
             return [
                 Check(
@@ -36,14 +35,13 @@ struct StoreChecks {
 
     /// The limits of requests, and what the stores say of them.
     func budgets() async throws -> [Check] {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT b.credential, b.per_minute, coalesce(b.seen_limit, 0), coalesce(b.seen_usage, 0),
                    coalesce(greatest(extract(epoch FROM b.blocked_until - now()), 0), 0)::double precision
               FROM entitlement_sync.rate_budget AS b ORDER BY b.credential
             """
-        )
-        return try rows.map { row in
+        ).map { row in
             let (credential, perMinute, limit, usage, blocked) = try row.decode(
                 String.self,
                 Int32.self,

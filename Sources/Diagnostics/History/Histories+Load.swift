@@ -47,7 +47,7 @@ extension Histories {
         on connection: PostgresConnection
     ) async throws -> [Int64: [PastDecision]] {
         var decisions: [Int64: [PastDecision]] = [:]
-        let rows = try await connection.query(
+        for row in try await connection.query(
             """
             SELECT d.user_key, d.id, d.at, d.kind, d.rule, d.outcome, d.type_before, d.type_after, d.observed, d.explanation
               FROM unnest(\(keys)) AS k(key)
@@ -60,21 +60,22 @@ extension Histories {
                      WHERE x.user_key = k.key AND x.at > \(moment?.timestamp)::timestamptz ORDER BY x.id LIMIT 1)) AS d
              ORDER BY d.user_key, d.id
             """
-        )
-        for row in rows {
-            let kind = try row.decode(Int16.self, at: 3)
-            var decision = PastDecision(
-                id: try row.decode(Int64.self, at: 1),
-                at: try row.decode(Instant.self, at: 2),
-                kind: JobKind(rawValue: kind) ?? .reconcile,
-                rule: try row.decode(String.self, at: 4),
-                outcome: try row.decode(String.self, at: 5),
-                typeBefore: try row.decode(String?.self, at: 6).flatMap(UserType.init),
-                typeAfter: try row.decode(String?.self, at: 7).flatMap(UserType.init)
+        ) {
+            let (kind, before, after): (Int16, String?, String?) = try (
+                row["kind"], row["type_before"], row["type_after"]
             )
-            decision.isObserved = try row.decode(Bool.self, at: 8)
-            decision.explanation = try row.decode(String.self, at: 9)
-            decisions[try row.decode(Int64.self, at: 0), default: []].append(decision)
+            var decision = try PastDecision(
+                id: row["id"],
+                at: row["at"],
+                kind: JobKind(rawValue: kind) ?? .reconcile,
+                rule: row["rule"],
+                outcome: row["outcome"],
+                typeBefore: before.flatMap(UserType.init),
+                typeAfter: after.flatMap(UserType.init)
+            )
+            decision.isObserved = try row["observed"]
+            decision.explanation = try row["explanation"]
+            decisions[try row["user_key"], default: []].append(decision)
         }
         return decisions
     }
@@ -88,8 +89,7 @@ extension Histories {
         until moment: Instant?,
         on connection: PostgresConnection
     ) async throws -> [Int64: [PastItem]] {
-        var items: [Int64: [PastItem]] = [:]
-        let rows = try await connection.query(
+        let items = try await connection.query(
             """
             SELECT o.user_key, o.decision_id, o.recorded_at, o.asked_at, o.coverage, o.purchase_id, o.attribution, o.source, o.store, o.environment,
                    o.kind, o.status, o.ownership, o.renewal, o.product_id, array_to_string(o.entitlements, E'\\x1f') AS entitlements,
@@ -102,12 +102,8 @@ extension Histories {
                                   ORDER BY x.decision_id DESC, x.id DESC LIMIT \(mostItems + 1)) AS o
              ORDER BY o.user_key, o.decision_id, o.id
             """
-        )
-        for row in rows {
-            let item = try Self.item(row)
-            items[item.userKey, default: []].append(item)
-        }
-        return items
+        ).map(Self.item)
+        return Dictionary(grouping: items, by: \.userKey)
     }
 
     private static func item(_ row: PostgresRow) throws -> PastItem {
@@ -153,13 +149,12 @@ extension Histories {
 
     private func grants(of keys: [Int64], on connection: PostgresConnection) async throws -> [Int64: [PastGrant]] {
         var grants: [Int64: [PastGrant]] = [:]
-        let rows = try await connection.query(
+        for row in try await connection.query(
             """
             SELECT g.user_key, g.id, g.created_at, g.until, g.revoked_at, g.reason
               FROM entitlement_sync."grant" AS g WHERE g.user_key = ANY (\(keys)) ORDER BY g.id
             """
-        )
-        for row in rows {
+        ) {
             try row.decode {
                 (key: Int64, id: Int64, created: Instant, until: Instant, revoked: Instant?, reason: String) in
                 grants[key, default: []].append(

@@ -39,15 +39,15 @@ extension Histories {
              ORDER BY p.id
             """
         ).map { row in
-            var line = Lineage(
-                id: try row.decode(Int64.self, at: 0),
-                ownerKey: try row.decode(Int64?.self, at: 1),
-                ownerSince: try row.decode(Instant.self, at: 2),
-                firstSeenAt: try row.decode(Instant.self, at: 3)
+            var line = try Lineage(
+                id: row["id"],
+                ownerKey: row["owner_key"],
+                ownerSince: row["owner_since"],
+                firstSeenAt: row["first_seen_at"]
             )
-            line.transferredAt = try row.decode(Instant?.self, at: 4)
-            line.mergedInto = try row.decode(Int64?.self, at: 5)
-            return (line, try row.decode(Int64?.self, at: 6))
+            line.transferredAt = try row["transferred_at"]
+            line.mergedInto = try row["merged_into"]
+            return try (line, row["former_owner_key"])
         }
     }
 

@@ -55,12 +55,10 @@ package struct Histories: Sendable {
 
     /// Hands out users' pasts, a page at a time; a page is a snapshot of its own.
     ///
-    /// - Parameters:
-    ///   - userIDs: whose, in no order; `nil`: of all users with a decision.
-    ///   - since: leaves out users without a decision from then on, if all are wanted.
-    ///   - body: gets them in the order of their keys.
+    /// `userIDs`: whose, in no order; `nil`: of all users with a decision, but for those who have none from `since` on. `body` gets
+    /// them in the order of their keys. Throws `PostgresError`, and what `body` does.
+    ///
     /// - Returns: of `userIDs`, those without any job.
-    /// - Throws: `PostgresError`, and what `body` does.
     package func each(
         of userIDs: [String]?,
         since: PostgresTimestamp?,
@@ -106,7 +104,7 @@ package struct Histories: Sendable {
               LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
              WHERE u.user_id = ANY (\(ids)) ORDER BY u.user_key
             """
-        ).map(Self.user)
+        ).map(One.init)
     }
 
     /// Users with a decision, among the next known ones.
@@ -122,7 +120,7 @@ package struct Histories: Sendable {
         let rows = try await connection.query(
             """
             SELECT u.user_key, u.user_id, u.ever_observed, s.until,
-                   coalesce(n.at >= coalesce(\(since)::timestamptz, '-infinity'), false)
+                   coalesce(n.at >= coalesce(\(since)::timestamptz, '-infinity'), false) AS is_wanted
               FROM (SELECT x.user_key, x.user_id, x.ever_observed FROM entitlement_sync.user_sync AS x
                      WHERE x.user_key > \(key) ORDER BY x.user_key LIMIT \(Self.stretch)) AS u
               LEFT JOIN LATERAL (SELECT d.at FROM entitlement_sync.past_decision AS d
@@ -131,17 +129,14 @@ package struct Histories: Sendable {
              ORDER BY u.user_key
             """
         )
-        let users = try rows.filter { try $0.decode(Bool.self, at: 4) }.map(Self.user)
-        return (try rows.last?.decode(Int64.self, at: 0), users)
+        return try (rows.last?["user_key"], rows.filter { try $0["is_wanted"] }.map(One.init))
     }
+}
 
-    /// Reads a row's first four columns.
-    private static func user(_ row: PostgresRow) throws -> One {
-        var history = UserHistory(
-            userKey: try row.decode(Int64.self, at: 0),
-            everObserved: try row.decode(Bool.self, at: 2)
-        )
-        history.sandboxUntil = try row.decode(Instant?.self, at: 3)
-        return One(userID: try row.decode(String?.self, at: 1), history: history)
+extension Histories.One {
+    fileprivate init(_ row: PostgresRow) throws {
+        userID = try row["user_id"]
+        history = try UserHistory(userKey: row["user_key"], everObserved: row["ever_observed"])
+        history.sandboxUntil = try row["until"]
     }
 }

@@ -44,12 +44,10 @@ package struct Replay: Sendable {
 
     /// Replays decisions about users.
     ///
-    /// - Parameters:
-    ///   - userIDs: whose; `nil`: all users'.
-    ///   - since: every decision from then on; `nil`: the newest of each user.
-    ///   - hand: gets each difference, by user and then oldest first.
+    /// `userIDs`: `nil`: all users. `since`: every decision from then on; `nil`: the newest of each user. `hand` gets each difference,
+    /// by user and then oldest first. Throws `PostgresError`, and what `hand` does.
+    ///
     /// - Returns: the totals, and those of `userIDs` without any job.
-    /// - Throws: `PostgresError`, and what `hand` does.
     package func callAsFunction(
         of userIDs: [String]?,
         since: PostgresTimestamp?,

@@ -36,11 +36,7 @@ final class DifferenceList<Difference: PrintedDifference> {
     private var rows: [[String]] = []
     private var found = 0
 
-    /// - Parameters:
-    ///   - options: how many are printed, and whether as CSV; without a limit all, or as many as a table has.
-    ///   - format: of what is not CSV.
-    ///   - head: of the table.
-    ///   - csv: the head line of the CSV file, printed at once.
+    /// `format` is that of what is not CSV, `head` the table's, and `csv` the head line of the CSV file, printed at once.
     init(_ options: ListOptions, format: OutputFormat, head: [String], csv: String) {
         self.format = options.csv ? nil : format
         self.head = head

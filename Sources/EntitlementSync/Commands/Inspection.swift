@@ -40,11 +40,6 @@ struct Inspection: Encodable {
         let names = facts.keys.sorted { $0.compare($1, options: .numeric) == .orderedAscending }
         for name in names { Output.line("  \(name.padded(to: 36))  \(facts[name] ?? "")") }
     }
-
-    static func text(_ instant: Instant) -> String {
-        Date(timeIntervalSince1970: Double(instant.microseconds) / 1_000_000)
-            .formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
-    }
 }
 
 extension Inspection {
@@ -107,17 +102,17 @@ extension Inspection {
             "bundle_id": transaction.bundleID, "product_id": transaction.productID,
             "subscription_group_id": transaction.subscriptionGroupID, "type": transaction.type,
             "ownership": transaction.ownership, "app_account_token": transaction.appAccountToken,
-            "environment": transaction.environment, "purchased_at": text(transaction.purchasedAt),
-            "expires_at": transaction.expiresAt.map(text), "revoked_at": transaction.revokedAt.map(text),
-            "signed_at": text(transaction.signedAt),
+            "environment": transaction.environment, "purchased_at": transaction.purchasedAt.machineText,
+            "expires_at": transaction.expiresAt?.machineText, "revoked_at": transaction.revokedAt?.machineText,
+            "signed_at": transaction.signedAt.machineText,
         ]
     }
 
     private static func facts(_ receipt: AppReceipt) -> [String: String?] {
         var facts: [String: String?] = [
             "environment": receipt.environment, "bundle_id": receipt.bundleID, "app_version": receipt.appVersion,
-            "original_app_version": receipt.originalAppVersion, "created_at": text(receipt.createdAt),
-            "expires_at": receipt.expiresAt.map(text), "app_id": receipt.appID.map(String.init),
+            "original_app_version": receipt.originalAppVersion, "created_at": receipt.createdAt.machineText,
+            "expires_at": receipt.expiresAt?.machineText, "app_id": receipt.appID.map(String.init),
             "purchases": String(receipt.purchases.count),
         ]
         for (number, purchase) in zip(1...shownParts, receipt.purchases) {
@@ -130,9 +125,9 @@ extension Inspection {
         [
             "quantity": purchase.quantity.map(String.init), "product_id": purchase.productID,
             "transaction_id": purchase.transactionID, "original_transaction_id": purchase.originalTransactionID,
-            "purchased_at": purchase.purchasedAt.map(text),
-            "originally_purchased_at": purchase.originallyPurchasedAt.map(text),
-            "expires_at": purchase.expiresAt.map(text), "canceled_at": purchase.canceledAt.map(text),
+            "purchased_at": purchase.purchasedAt?.machineText,
+            "originally_purchased_at": purchase.originallyPurchasedAt?.machineText,
+            "expires_at": purchase.expiresAt?.machineText, "canceled_at": purchase.canceledAt?.machineText,
             "kind": purchase.kind.map(String.init), "is_trial": purchase.isTrial.map(String.init),
             "web_order_line_item_id": purchase.webOrderLineItemID.map(String.init),
             "is_intro_offer": purchase.isIntroOffer.map(String.init),
@@ -171,8 +166,8 @@ extension Inspection {
             "order_id": transaction.orderID, "original_order_id": transaction.originalOrderID,
             "product_id": transaction.productID, "product_type": transaction.productType,
             "bundle_id": transaction.bundleID, "app_account_token": transaction.appAccountToken,
-            "purchased_at": text(transaction.purchasedAt), "expires_at": transaction.expiresAt.map(text),
-            "revoked_at": transaction.revokedAt.map(text), "fetched_at": text(transaction.fetchedAt),
+            "purchased_at": transaction.purchasedAt.machineText, "expires_at": transaction.expiresAt?.machineText,
+            "revoked_at": transaction.revokedAt?.machineText, "fetched_at": transaction.fetchedAt.machineText,
         ]
     }
 

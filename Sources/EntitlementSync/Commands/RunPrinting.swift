@@ -34,7 +34,6 @@ struct RunChanges {
             for line in report.summary() + run.listings { Output.line(line) }
         }
     }
-
 }
 
 extension RunRecords.Change {

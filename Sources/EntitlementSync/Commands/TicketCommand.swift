@@ -164,7 +164,7 @@ struct TicketCommand: SignedInCommand {
         if refusal.isFirstOfSeveral {
             return Answer("ticket \(id): \(refusal.sentence(state: nil))", json: ["id": id, "action": "agreed"])
         }
-        let state = try await desk.show(id).map { try TicketText($0).state }
+        let state = try await desk.show(id).map { try DeskTicket(json: $0).state }
         throw CommandFailure(.notAllowed, refusal.sentence(state: state))
     }
 
@@ -195,18 +195,13 @@ struct TicketCommand: SignedInCommand {
     /// The hash of the evidence as it is now, if it is the one that was seen.
     private func shownHash(_ id: Int64, _ desk: DeskTickets) async throws -> [UInt8] {
         guard let shown = try await desk.show(id) else { throw unknown }
-        guard let hash = try TicketText(shown).hash, hash.hasPrefix((evidence ?? "").lowercased()) else {
+        guard let hash = try DeskTicket(json: shown).evidenceHash, hash.hasPrefix((evidence ?? "").lowercased()) else {
             throw CommandFailure(
                 .notAllowed,
                 "--evidence: this is not the hash of the evidence as it is now; read it again"
             )
         }
-        return Self.bytes(hash)
-    }
-
-    private static func bytes(_ hexadecimal: String) -> [UInt8] {
-        let digits = Array(hexadecimal)
-        return stride(from: 0, to: digits.count - 1, by: 2).compactMap { UInt8(String(digits[$0...$0 + 1]), radix: 16) }
+        return [UInt8](hexadecimal: hash) ?? []
     }
 }
 

@@ -9,12 +9,6 @@ struct TicketText {
 
     init(_ json: String) throws { ticket = try DeskTicket(json: json) }
 
-    /// Where the ticket stands.
-    var state: String { ticket.state }
-
-    /// The hash of the evidence, where there is any.
-    var hash: String? { ticket.evidenceHash }
-
     var text: String {
         var lines = [
             "\(ticket.reference) (\(ticket.id))  \(ticket.kind)  \(ticket.state)",

@@ -76,9 +76,8 @@ struct Waiting {
     ///
     /// `progress`: hears how many have ended.
     /// Returns whether all ended within the time.
-    func untilEnded(_ ids: [UUID], within limit: Duration?, progress: (Int) -> Void) async throws -> Bool {
-        let clock = ContinuousClock()
-        let deadline = limit.map { clock.now + $0 }
+    func untilEnded(_ ids: [UUID], within limit: Duration, progress: (Int) -> Void) async throws -> Bool {
+        let deadline = ContinuousClock.now + limit
         var left = ids
         var pause = Duration.milliseconds(10)
         while true {
@@ -87,9 +86,9 @@ struct Waiting {
             left.removeAll { ended.contains($0) }
             progress(ids.count - left.count)
             if left.isEmpty { return true }
-            if let deadline, clock.now >= deadline { return false }
+            if ContinuousClock.now >= deadline { return false }
             pause = ended.isEmpty ? min(pause * 2, .milliseconds(250)) : .milliseconds(10)
-            try await Task.sleep(for: deadline.map { min(pause, max($0 - clock.now, .zero)) } ?? pause)
+            try await Task.sleep(for: min(pause, max(deadline - .now, .zero)))
         }
     }
 }

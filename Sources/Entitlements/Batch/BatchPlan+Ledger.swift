@@ -7,17 +7,14 @@ extension BatchPlan {
         targets: [Purchase?],
         holders: [PurchaseIdentifierKey: Purchase]
     ) {
-        if item.reading.observations.isEmpty {
-            observed.append(
-                ObservedRow(
-                    userKey: item.job.userKey,
-                    jobID: item.job.id,
-                    askedAt: item.reading.askedAt,
-                    coverage: item.reading.coverage,
-                    ownerRule: "none"
-                )
-            )
-        }
+        let none = ObservedRow(
+            userKey: item.job.userKey,
+            jobID: item.job.id,
+            askedAt: item.reading.askedAt,
+            coverage: item.reading.coverage,
+            ownerRule: "none"
+        )
+        if item.reading.observations.isEmpty { observed.append(none) }
         let start = observed.count
         for (index, observation) in item.reading.observations.enumerated() {
             let attribution = attributions[index]
@@ -37,19 +34,13 @@ extension BatchPlan {
             if let target {
                 newIdentifiers += observation.identifiers.filter { holders[$0.key] == nil }.map { ($0, target.id) }
             }
-            observed.append(
-                ObservedRow(
-                    userKey: item.job.userKey,
-                    jobID: item.job.id,
-                    askedAt: item.reading.askedAt,
-                    coverage: item.reading.coverage,
-                    observation: observation,
-                    attribution: attribution,
-                    purchaseID: target?.id,
-                    before: target,
-                    ownerRule: Self.ownerRule(attribution, observation)
-                )
-            )
+            var row = none
+            row.observation = observation
+            row.attribution = attribution
+            row.purchaseID = target?.id
+            row.before = target
+            row.ownerRule = Self.ownerRule(attribution, observation)
+            observed.append(row)
             if attribution.isNew { share(observed.count - 1, from: start) }
         }
         // A later item may have merged the row of an earlier one.

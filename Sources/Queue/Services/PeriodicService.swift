@@ -1,6 +1,5 @@
 package import Logging
 import Metrics
-import Postgres
 import ServiceLifecycle
 
 /// Repeats a step until shutdown: at once while there is more to do, else after a pause.
@@ -30,6 +29,17 @@ package struct PeriodicService: Service {
 
         /// `again` after work, `idle` where there was none.
         package static func again(ifAny count: Int) -> Next { count > 0 ? .again : .idle }
+
+        /// Does the same with each of some items, all at once, and waits for the last.
+        package static func again<Item: Sendable>(
+            afterEach items: [Item],
+            _ work: @escaping @Sendable (Item) async -> Void
+        ) async -> Next {
+            await withDiscardingTaskGroup { group in
+                for item in items { group.addTask { await work(item) } }
+            }
+            return .again(ifAny: items.count)
+        }
     }
 
     let name: String

@@ -1,7 +1,6 @@
 import Crypto
 import Entitlements
 import FoundationEssentials
-import Ledger
 import Postgres
 import Queue
 

@@ -1,7 +1,6 @@
 import Logging
 import Metrics
 import SignedTokens
-import StoreClients
 import Telemetry
 
 /// Counts proofs, and logs those that don't verify: by their fault, never by what is in them.

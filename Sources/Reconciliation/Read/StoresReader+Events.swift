@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import StoreClients
 import StoreEvents
+import UserRequests
 
 extension StoresReader {
     /// Asks the stores who an event is about that leads to no user by itself.
@@ -181,14 +182,9 @@ struct EventSearch: Sendable {
         }.map { StoreEvent.Purchase(store: $0.store, environment: $0.environment, value: $0.value) }
         return Inbox.Answer(
             ask,
-            users: Self.json(Array(users.prefix(Self.most))),
-            purchases: Self.json(Array(purchases.prefix(Self.most))),
+            users: JSONList.text(Array(users.prefix(Self.most))),
+            purchases: JSONList.text(Array(purchases.prefix(Self.most))),
             failed: failed
         )
-    }
-
-    /// Texts alone: there is nothing that can't be written.
-    private static func json(_ value: some Encodable) -> String {
-        (try? JSONEncoder().encode(value)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
     }
 }

@@ -1,5 +1,4 @@
 package import Entitlements
-import TextFormats
 
 extension AppStoreClient {
     /// The most pages of one list; each holds up to 20 notifications.

@@ -1,7 +1,6 @@
 package import Entitlements
 package import Foundation
 package import Logging
-import TextFormats
 package import Transport
 
 /// Reads customers of the App Store through its Server API, and writes account tokens to their purchases.

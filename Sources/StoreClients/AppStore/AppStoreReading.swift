@@ -63,13 +63,13 @@ package struct AppStoreReading: Sendable {
     package var requests: Int
 }
 
-/// What became of writing an account token to a purchase.
+/// What became of writing an account token to a purchase, as records call it.
 package enum AppStoreTokenAnswer: String, Hashable, Sendable, CaseIterable {
     case set
     /// A family member's copy takes none.
-    case familyShared
+    case familyShared = "family_shared"
     /// The id is not an original one.
-    case notOriginal
+    case notOriginal = "not_original"
     case unknown
     /// Refused for another reason.
     case rejected

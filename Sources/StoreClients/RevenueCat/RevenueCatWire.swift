@@ -1,4 +1,3 @@
-import Entitlements
 import TextFormats
 
 /// One page of a list.

@@ -33,16 +33,11 @@ package struct PushTokens: Sendable {
     private let keys: SignerKeys
     private let systemSeconds: @Sendable () -> Int64
 
-    /// Makes a verifier.
+    /// Makes a verifier; throws every fault of the settings at once.
     ///
-    /// - Parameters:
-    ///   - audience: as the subscription has it, byte for byte.
-    ///   - serviceAccount: the address of the account in whose name it pushes.
-    ///   - keysURL: a JWK set; plain http is taken for loopback hosts only.
-    ///   - http: carries the requests for keys, with its own timeouts and size cap.
-    ///   - logger: gets that keys can't be had; nothing of a token.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
-    /// - Throws: every fault at once.
+    /// The audience is as the subscription has it, byte for byte, and `serviceAccount` the address of the account in whose name it
+    /// pushes. `keysURL` is a JWK set; plain http is taken for loopback hosts only. The logger hears that keys can't be had; of
+    /// no token. `systemSeconds` is the system's clock, in seconds since 1970.
     package init(
         audience: String,
         serviceAccount: String,

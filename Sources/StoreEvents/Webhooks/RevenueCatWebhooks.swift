@@ -33,10 +33,8 @@ package struct RevenueCatWebhooks: Sendable {
 
     /// Makes a check; `nil` where neither way is set up, for then anybody could send anything.
     ///
-    /// - Parameters:
-    ///   - authorization: the whole value of the `Authorization` header, as the integration has it.
-    ///   - secret: the integration's signing secret; its UTF-8 bytes are the key.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
+    /// `authorization` is the whole value of the `Authorization` header, `secret` the integration's signing secret, whose UTF-8
+    /// bytes are the key, and `systemSeconds` the system's clock, in seconds since 1970.
     package init?(
         authorization: String?,
         secret: String?,

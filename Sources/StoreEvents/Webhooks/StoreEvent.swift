@@ -1,6 +1,5 @@
 package import Entitlements
 import Foundation
-import TextFormats
 
 /// What a store's message comes to: a hint to read a user again, and no statement about access.
 package struct StoreEvent: Sendable, Hashable {

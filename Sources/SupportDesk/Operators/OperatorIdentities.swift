@@ -46,14 +46,12 @@ extension Operators {
     /// - Returns: whether a provider was in use.
     /// - Throws: `PostgresError`, SQLSTATE `ES006` for all but the schema's owner.
     package func leaveProvider() async throws -> Bool {
-        let rows = try await pool.query("SELECT entitlement_sync.leave_provider()")
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
+        try await pool.query("SELECT entitlement_sync.leave_provider()").first?.decode(Bool.self) ?? false
     }
 
     /// The issuer of the provider in use; `nil`: there is none.
     package func provider() async throws -> String? {
-        let rows = try await pool.query("SELECT entitlement_sync.provider_in_use()")
-        return try rows.first?.decode(String?.self, at: 0)
+        try await pool.query("SELECT entitlement_sync.provider_in_use()").first?.decode(String?.self)
     }
 
     /// Signs a person in; `lifetime`: how long the provider's word is good for.
@@ -99,24 +97,19 @@ extension Operators {
     ///
     /// - Returns: eight letters that the operator types at the console within five minutes.
     package func askTerminal(_ session: [UInt8]) async throws -> String {
-        let rows = try await pool.query("SELECT entitlement_sync.ask_terminal(\(PostgresBytes(session)))")
-        guard let code = try rows.first?.decode(String.self, at: 0) else {
-            throw PostgresError(.protocolViolation, message: "no row")
-        }
-        return code
+        try await pool.query("SELECT entitlement_sync.ask_terminal(\(PostgresBytes(session)))").one.decode(String.self)
     }
 
     /// Which terminal has a code; `nil`: none asks with it.
     package func terminal(asking code: String, _ session: [UInt8]) async throws -> AskingTerminal? {
-        let rows = try await recorded(session, "view") {
+        try await recorded(session, "view") {
             try await pool.query(
                 """
                 SELECT t.asked_by, t.asked_from
                   FROM entitlement_sync.terminal_asking(\(PostgresBytes(session)), \(code)) AS t
                 """
-            )
+            ).first?.decode(into: AskingTerminal.init)
         }
-        return try rows.first?.decode(into: AskingTerminal.init)
     }
 
     /// Signs a terminal in as the operator at the console.
@@ -124,15 +117,15 @@ extension Operators {
     /// - Returns: whether one asks with the code.
     /// - Throws: `PostgresError`, SQLSTATE `ES007` where the sign-in is too old.
     package func allowTerminal(_ code: String, by session: [UInt8]) async throws -> Bool {
-        let rows = try await recorded(session, "view") {
+        try await recorded(session, "view") {
             try await pool.query("SELECT entitlement_sync.allow_terminal(\(PostgresBytes(session)), \(code))")
+                .first?.decode(Bool.self) ?? false
         }
-        return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
     /// Who a session is; `nil`: none yet, or no longer.
     package func name(of session: [UInt8]) async throws -> String? {
-        let rows = try await pool.query("SELECT entitlement_sync.session_name(\(PostgresBytes(session)))")
-        return try rows.first?.decode(String?.self, at: 0)
+        try await pool.query("SELECT entitlement_sync.session_name(\(PostgresBytes(session)))")
+            .first?.decode(String?.self)
     }
 }

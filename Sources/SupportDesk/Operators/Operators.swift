@@ -51,15 +51,13 @@ package struct Operators: Sendable {
         client: [UInt8]?,
         usual cost: String
     ) async throws -> Salt {
-        let rows = try await pool.query(
+        let (wait, stored, salt, isKnown) = try await pool.query(
             """
             SELECT s.wait, s.cost, s.salt, s.is_known
               FROM entitlement_sync.sign_in_salt(\(name), \(address.map(PostgresBytes.init)),
                                                  \(client.map(PostgresBytes.init)), \(cost)) AS s
             """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (wait, stored, salt, isKnown) = try row.decode(Double.self, String.self, PostgresBytes.self, Bool.self)
+        ).one.decode(Double.self, String.self, PostgresBytes.self, Bool.self)
         return Salt(wait: .seconds(wait), cost: stored, bytes: salt.bytes, isKnown: isKnown)
     }
 
@@ -135,18 +133,16 @@ package struct Operators: Sendable {
     /// The try is announced first, in a transaction of its own: no way of failing undoes its count. `digest`: SHA-256
     /// over the name, a zero byte, the key and the code.
     func signIn(_ shown: Try, digest: [UInt8]) async throws -> Outcome {
-        let announced = try await pool.query(
+        let (id, wait) = try await pool.query(
             """
             SELECT a.announced::text, a.wait
               FROM entitlement_sync.announce_sign_in(\(shown.name), \(shown.address.map(PostgresBytes.init)),
                                                      \(shown.client.map(PostgresBytes.init)),
                                                      \(PostgresBytes(digest)), \(PostgresBytes(shown.key))) AS a
             """
-        )
-        guard let row = announced.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (id, wait) = try row.decode(String?.self, Double.self)
+        ).one.decode(String?.self, Double.self)
         guard let id else { return .wait(.seconds(wait)) }
-        let rows = try await pool.query(
+        let result = try await pool.query(
             """
             SELECT entitlement_sync.sign_in(
                        \(id)::text::uuid, \(shown.name), \(PostgresBytes(shown.key)), \(shown.code),
@@ -155,10 +151,7 @@ package struct Operators: Sendable {
                        \(shown.chosen.map { PostgresBytes($0.salt) }), \(shown.chosen.map { PostgresBytes($0.key) }),
                        \(shown.device.map(PostgresBytes.init)))
             """
-        )
-        guard let result = try rows.first?.decode(String.self, at: 0) else {
-            throw PostgresError(.protocolViolation, message: "no row")
-        }
+        ).one.decode(String.self)
         switch result {
         case "signed_in": return .signedIn
         case "refused": return .refused
@@ -231,11 +224,9 @@ package struct Operators: Sendable {
     /// - Throws: `PostgresError` with SQLSTATE `ES006`: no operator is signed in, or the role may not; that is on record then.
     package func acting(_ session: [UInt8], as duty: String) async throws -> Actor {
         try await recorded(session, duty) {
-            let rows = try await pool.query(
+            try await pool.query(
                 "SELECT a.id, a.name, a.role FROM entitlement_sync.acting(\(PostgresBytes(session)), \(duty)) AS a"
-            )
-            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-            return try row.decode(into: Actor.init)
+            ).one.decode(into: Actor.init)
         }
     }
 

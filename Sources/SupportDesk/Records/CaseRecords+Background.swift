@@ -90,7 +90,7 @@ extension CaseRecords {
         -> (own: Instant?, along: Bool)
     {
         guard let purchase else { return (nil, false) }
-        let rows = try await pool.query(
+        return try await pool.query(
             """
             WITH moved AS (
                 SELECT n.value, n.store, n.environment
@@ -111,8 +111,7 @@ extension CaseRecords {
                                 JOIN entitlement_sync.chargeback_name AS k ON k.hash = entitlement_sync.name_hash(i.store, i.value)
                                WHERE i.id IS NULL AND k.lifted_at IS NULL)
             """
-        )
-        return try rows.first?.decode(Instant?.self, Bool.self) ?? (nil, false)
+        ).first?.decode(Instant?.self, Bool.self) ?? (nil, false)
     }
 
     /// When the claimant came, where an event had named the purchase's owner a short while before.

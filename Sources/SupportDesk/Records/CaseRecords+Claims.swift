@@ -49,8 +49,8 @@ extension CaseRecords {
     /// - Returns: whether it is about that now.
     package func name(_ ticketID: Int64, as purchase: Int64) async throws -> Bool {
         try await pool.retrying { connection in
-            let rows = try await connection.query("SELECT entitlement_sync.name_found(\(ticketID), \(purchase))")
-            return try rows.first?.decode(Bool.self, at: 0) ?? false
+            try await connection.query("SELECT entitlement_sync.name_found(\(ticketID), \(purchase))")
+                .first?.decode(Bool.self, at: 0) ?? false
         }
     }
 }

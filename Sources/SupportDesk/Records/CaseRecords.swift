@@ -41,26 +41,6 @@ package struct CaseRecords: Sendable {
         package var readTick: ContinuousClock.Instant
     }
 
-    /// What the statement of ``file(of:)`` reads.
-    private struct Row {
-        var isAwaited: Bool
-        var claimantKey: Int64
-        var claimantID: String?
-        var ownerKey: Int64?
-        var ownerID: String?
-        var purchaseID: Int64?
-        var ownerObjected: Bool
-        var isProven: Bool
-        var ownerReleased: Bool
-        var readAt: Instant
-        var mayBeSandbox: Bool
-        var isNamedByID: Bool
-        var wasDisproven: Bool
-        /// JSON.
-        var sources: String?
-        var isRefused: Bool
-    }
-
     /// Takes tickets whose evidence is to be collected, for two minutes.
     ///
     /// That is longer than a collection takes: the share of a process that dies meanwhile is taken by others. What is asked for from
@@ -90,24 +70,25 @@ package struct CaseRecords: Sendable {
         let tick = ContinuousClock.now
         let rows = try await pool.query(
             """
-            SELECT t.state = 'executing' OR coalesce(t.assigned_until > now(), false), t.claimant_key, c.user_id, o.user_key, o.user_id, p.id,
+            SELECT t.state = 'executing' OR coalesce(t.assigned_until > now(), false) AS is_awaited,
+                   t.claimant_key, c.user_id AS claimant_id, o.user_key AS owner_key, o.user_id AS owner_id, p.id AS purchase_id,
                    -- A former owner's word says nothing of the purchase any more.
-                   w.objected_at IS NOT NULL AND (p.id IS NULL OR t.owner_key IS NOT DISTINCT FROM p.owner_key),
+                   w.objected_at IS NOT NULL AND (p.id IS NULL OR t.owner_key IS NOT DISTINCT FROM p.owner_key) AS owner_objected,
                    EXISTS (SELECT 1 FROM entitlement_sync.observation AS x
                             WHERE x.user_key = t.claimant_key
                               AND entitlement_sync.surviving_purchase(x.purchase_id) = p.id
-                              AND x.attribution = 'foreign'),
-                   entitlement_sync.has_owner_consent(t.id), clock_timestamp(),
+                              AND x.attribution = 'foreign') AS is_proven,
+                   entitlement_sync.has_owner_consent(t.id) AS owner_released, clock_timestamp() AS read_at,
                    coalesce(p.environment <> 'production', false)
                    OR EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s WHERE s.user_id = c.user_id)
                    OR EXISTS (SELECT 1 FROM entitlement_sync.purchase AS s
-                               WHERE s.owner_key = t.claimant_key AND s.environment <> 'production'),
-                   entitlement_sync.is_named_by_reported_id(t.id),
+                               WHERE s.owner_key = t.claimant_key AND s.environment <> 'production') AS may_be_sandbox,
+                   entitlement_sync.is_named_by_reported_id(t.id) AS is_named_by_id,
                    EXISTS (SELECT 1 FROM entitlement_sync.ticket_evidence AS e
-                            WHERE e.id = t.evidence_id AND 'proof_failed' = ANY (e.facts)),
+                            WHERE e.id = t.evidence_id AND 'proof_failed' = ANY (e.facts)) AS was_disproven,
                    (SELECT coalesce(e.document -> 'sources', '[]')::text FROM entitlement_sync.ticket_evidence AS e
-                     WHERE e.id = t.evidence_id AND (e.document ->> 'purchase')::bigint IS NOT DISTINCT FROM p.id),
-                   t.state = 'refused'
+                     WHERE e.id = t.evidence_id AND (e.document ->> 'purchase')::bigint IS NOT DISTINCT FROM p.id) AS sources,
+                   t.state = 'refused' AS is_refused
               FROM entitlement_sync.ticket AS t
               LEFT JOIN entitlement_sync.owner_window AS w ON w.ticket_id = t.id
               JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
@@ -117,12 +98,16 @@ package struct CaseRecords: Sendable {
              WHERE t.id = \(ticketID)
             """
         )
-        guard let row = try rows.first?.decode(into: Row.init) else { return nil }
-        let sources = try row.sources.map { try JSONDecoder().decode([CaseSource].self, from: Data($0.utf8)) }
-        let people = try await people([row.claimantID, row.ownerID].compactMap(\.self))
+        guard let row = rows.first else { return nil }
+        let (claimantID, ownerID): (String?, String?) = try (row["claimant_id"], row["owner_id"])
+        let (ownerKey, purchaseID, json): (Int64?, Int64?, String?) = try (
+            row["owner_key"], row["purchase_id"], row["sources"]
+        )
+        let sources = try json.map { try JSONDecoder().decode([CaseSource].self, from: Data($0.utf8)) }
+        let people = try await people([claimantID, ownerID].compactMap(\.self))
         var purchase: Purchase?
         var identifiers: [PurchaseIdentifier] = []
-        if let purchaseID = row.purchaseID {
+        if let purchaseID {
             purchase = try await pool.withConnection { try await LedgerReads.purchase(purchaseID, on: $0) }
             identifiers = try await names(of: purchaseID)
         }
@@ -130,24 +115,24 @@ package struct CaseRecords: Sendable {
             let known = id.flatMap { people[ExactText($0)] }
             return CaseAccount(key: key, id: id, user: known?.user, createdAt: known?.createdAt)
         }
-        return File(
+        return try await File(
             ticketID: ticketID,
-            isAwaited: row.isAwaited,
-            claimant: account(row.claimantKey, row.claimantID),
-            owner: row.ownerKey.map { account($0, row.ownerID) },
+            isAwaited: row["is_awaited"],
+            claimant: account(row["claimant_key"], claimantID),
+            owner: ownerKey.map { account($0, ownerID) },
             purchase: purchase,
             identifiers: identifiers,
-            isNamedByID: row.isNamedByID,
-            isProven: row.isProven,
-            wasDisproven: row.wasDisproven,
-            claims: row.claimantID == nil ? [] : try await claims(of: ticketID),
-            mayBeSandbox: row.mayBeSandbox,
-            ownerObjected: row.ownerObjected,
-            ownerReleased: row.ownerReleased,
+            isNamedByID: row["is_named_by_id"],
+            isProven: row["is_proven"],
+            wasDisproven: row["was_disproven"],
+            claims: claimantID == nil ? [] : claims(of: ticketID),
+            mayBeSandbox: row["may_be_sandbox"],
+            ownerObjected: row["owner_objected"],
+            ownerReleased: row["owner_released"],
             sources: sources ?? [],
             hasWholeEvidence: sources.map { !$0.contains { $0.result == .unavailable } } ?? false,
-            isRefused: row.isRefused,
-            readAt: row.readAt,
+            isRefused: row["is_refused"],
+            readAt: row["read_at"],
             readTick: tick
         )
     }
@@ -181,8 +166,8 @@ package struct CaseRecords: Sendable {
     /// - Returns: whether all is known that can be; if not, its owner is being read, which brings it into our records.
     package func namePurchase(of ticketID: Int64) async throws -> Bool {
         try await pool.retrying { connection in
-            let rows = try await connection.query("SELECT entitlement_sync.name_purchase(\(ticketID))")
-            return try rows.first?.decode(Bool.self, at: 0) ?? true
+            try await connection.query("SELECT entitlement_sync.name_purchase(\(ticketID))")
+                .first?.decode(Bool.self, at: 0) ?? true
         }
     }
 

@@ -32,14 +32,12 @@ package struct DeskConsole: SessionRecords {
 
     /// - Throws: `PostgresError`, SQLSTATE `ES006` where no operator is signed in.
     package func me() async throws -> Me {
-        let rows = try await pool.query(
+        try await pool.query(
             """
             SELECT m.id, m.name, m.role, m.permissions, m.is_held, m.ends_at, m.fresh_until, m.by_provider
               FROM entitlement_sync.desk_me(\(shown)) AS m
             """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        return try row.decode(into: Me.init)
+        ).one.decode(into: Me.init)
     }
 
     /// Whether the session still holds; the check does not make it last longer.

@@ -36,24 +36,17 @@ package struct DeskTickets: SessionRecords {
 
     /// Lists tickets, the newest first, without those about the operator's own account.
     ///
-    /// - Parameters:
-    ///   - states: in which; `nil`: all in which an operator has to act.
-    ///   - before: the id that the page before ended with.
-    ///   - limit: 1 to 1000.
-    ///   - reveal: with the users' ids of the first 20, which is put on record.
-    /// - Returns: the tickets.
-    /// - Throws: `PostgresError`, SQLSTATE `ES006` without a session that may; `RevealRefused`.
-    package func list(states: [String]?, before: Int64? = nil, limit: Int = 200, reveal: Bool = false) async throws
-        -> [Row]
-    {
-        if reveal { try await checkReveal("SELECT entitlement_sync.reveal_list(\(shown), \(states), \(before))") }
+    /// `states`: `nil`: all in which an operator has to act. `limit`: 1 to 1000. With `reveal` also the users' ids of the first 20,
+    /// which is put on record.
+    /// Throws `PostgresError`, SQLSTATE `ES006` without a session that may; `RevealRefused`.
+    package func list(states: [String]?, limit: Int = 200, reveal: Bool = false) async throws -> [Row] {
+        if reveal { try await checkReveal("SELECT entitlement_sync.reveal_list(\(shown), \(states), NULL)") }
         return try await rows(
             reveal ? "reveal" : "view",
             """
             SELECT t.id, t.reference, t.user_id, t.purchase_owner_id, t.store, t.original_id, t.kind, t.state, t.touches,
                    to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-              FROM entitlement_sync.list_tickets(\(shown), \(states), \(before),
-                                                 \(Int32(clamping: limit)), \(reveal)) AS t
+              FROM entitlement_sync.list_tickets(\(shown), \(states), NULL, \(Int32(clamping: limit)), \(reveal)) AS t
             """
         ).map { row in try row.decode(into: Row.init) }
     }
@@ -94,12 +87,10 @@ package struct DeskTickets: SessionRecords {
 
     /// Opens a ticket for a claimant who wrote to support, or touches the open one.
     ///
-    /// - Parameters:
-    ///   - claimant: the user's id.
-    ///   - orderID: as the claimant gave it; a claim, which proves nothing.
-    ///   - reason: what the claimant wrote, 1 to 4000 characters.
+    /// `orderID`: as the claimant gave it; it proves nothing. `reason`: what the claimant wrote, 1 to 4000 characters.
+    /// Throws `PostgresError`, SQLSTATE `ES001` for an unknown user.
+    ///
     /// - Returns: the ticket's id; `nil`: it would be the operator's own case, or the purchase is the claimant's already.
-    /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user.
     package func open(claimant: String, orderID: String?, reason: String) async throws -> Int64? {
         try await rows(
             "open",

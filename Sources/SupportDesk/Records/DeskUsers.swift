@@ -32,13 +32,13 @@ package struct DeskUsers: SessionRecords {
         package var words: String
     }
 
-    /// The latest first, 1 to 1000; nothing for an operator's own account.
-    package func timeline(of key: Int64, limit: Int = 200) async throws -> [Event] {
+    /// The latest 200, the newest first; nothing for an operator's own account.
+    package func timeline(of key: Int64) async throws -> [Event] {
         try await rows(
             "view",
             """
             SELECT e.at, e.kind, e.words
-              FROM entitlement_sync.desk_timeline(\(shown), \(key), \(Int32(clamping: limit))) AS e
+              FROM entitlement_sync.desk_timeline(\(shown), \(key)) AS e
             """
         ).map { row in try row.decode(into: Event.init) }
     }

@@ -1,4 +1,3 @@
-package import FoundationEssentials
 package import Postgres
 
 /// What an operator reads and does; each statement asks for their session.
@@ -41,11 +40,4 @@ extension SessionRecords {
 package struct RevealRefused: Error, Hashable {
     /// The database's word.
     package var word: String
-}
-
-extension Date: PostgresDecodable {
-    /// Reads a `timestamptz`.
-    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        self = try PostgresTimestamp(postgresBytes: postgresBytes, type: type).date
-    }
 }

@@ -51,18 +51,9 @@ package struct EvidenceCollector: Service {
     package func run() async {
         await PeriodicService("evidence collector", every: .seconds(1), logger: logger) {
             if publishes { _ = try await records.tell() }
-            return .again(ifAny: try await step())
+            _ = try await records.tend()
+            return await .again(afterEach: try await records.take(upTo: 8), collectDue)
         }.run()
-    }
-
-    /// Collects what is due, and says how many were taken up.
-    func step() async throws -> Int {
-        _ = try await records.tend()
-        let due = try await records.take(upTo: 8)
-        await withDiscardingTaskGroup { group in
-            for ticket in due { group.addTask { await collectDue(ticket) } }
-        }
-        return due.count
     }
 
     private func collectDue(_ ticketID: Int64) async {

@@ -29,17 +29,8 @@ package struct TokenWriter: Service {
 
     package func run() async {
         await PeriodicService("account token writer", every: .seconds(1), logger: logger) {
-            .again(ifAny: try await step())
+            await .again(afterEach: try await tokens.take(upTo: 4), carryOn)
         }.run()
-    }
-
-    /// Writes what is due, and says how many were taken up.
-    func step() async throws -> Int {
-        let due = try await tokens.take(upTo: 4)
-        await withDiscardingTaskGroup { group in
-            for item in due { group.addTask { await carryOn(item) } }
-        }
-        return due.count
     }
 
     private func carryOn(_ due: TransferTokens.Due) async {
@@ -92,10 +83,11 @@ package struct TokenWriter: Service {
             return .skipped(.purchaseUnknown)
         }
         guard let id = try await original(of: due, in: environment, appStore) else {
-            return due.transactionID == nil ? .skipped(.purchaseUnknown) : .refused(AppStoreTokenAnswer.unknown.code)
+            return due.transactionID == nil
+                ? .skipped(.purchaseUnknown) : .refused(AppStoreTokenAnswer.unknown.rawValue)
         }
         let answer = try await appStore.setAppAccountToken(token, on: id, in: environment, lane: .support)
-        return answer == .set ? .set : .refused(answer.code)
+        return answer == .set ? .set : .refused(answer.rawValue)
     }
 
     /// The App Store takes a token for the first transaction of a purchase alone; RevenueCat may name a later one.
@@ -112,18 +104,5 @@ package struct TokenWriter: Service {
     /// Ten tries take about eight hours.
     static func pause(_ tries: Int) -> Duration {
         min(.seconds(5) * (0..<min(max(tries - 1, 0), 9)).reduce(1) { product, _ in product * 3 }, .seconds(10_800))
-    }
-}
-
-extension AppStoreTokenAnswer {
-    /// As records call it.
-    fileprivate var code: String {
-        switch self {
-        case .set: "set"
-        case .familyShared: "family_shared"
-        case .notOriginal: "not_original"
-        case .unknown: "unknown"
-        case .rejected: "rejected"
-        }
     }
 }

@@ -27,17 +27,8 @@ package struct TransferRunner: Service {
 
     package func run() async {
         await PeriodicService("transfer runner", every: .seconds(1), logger: logger) {
-            .again(ifAny: try await step())
+            await .again(afterEach: try await transfers.take(upTo: 4), carryOn)
         }.run()
-    }
-
-    /// Goes on with what is due, and says how many were taken up.
-    func step() async throws -> Int {
-        let due = try await transfers.take(upTo: 4)
-        await withDiscardingTaskGroup { group in
-            for transfer in due { group.addTask { await carryOn(transfer) } }
-        }
-        return due.count
     }
 
     private func carryOn(_ due: Transfers.Due) async {

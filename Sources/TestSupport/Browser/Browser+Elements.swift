@@ -74,8 +74,7 @@ extension Browser {
     package func follow(_ css: String) async throws { try await leaving { try await click(css) } }
 
     /// Sends the form that the selector finds, or finds something in, as Enter in one of its fields would, and waits
-    /// until the
-    /// page that answers is loaded; fails when the form may not be sent yet.
+    /// until the page that answers is loaded; fails when the form may not be sent yet.
     package func submit(_ css: String = "form") async throws {
         let send = """
             const found = document.querySelector(arguments[0]);

@@ -57,12 +57,10 @@ private struct ConsoleLine: Decodable {
 
 extension Browser {
     /// What went wrong in pages since the console was last asked, a line each: exceptions, violations of the content
-    /// security
-    /// policy, loads that failed.
+    /// security policy, loads that failed.
     ///
     /// The browser counts a page that comes with a status from 400 as a load that failed, although it shows it:
-    /// `statuses` are
-    /// those that the test expects.
+    /// `statuses` are those that the test expects.
     package func consoleErrors(expecting statuses: Int...) async throws -> [String] {
         let lines: [ConsoleLine] = try await explained("console") {
             try await command(.post, "se/log", ["type": "browser"]).decode()

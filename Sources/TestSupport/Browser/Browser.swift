@@ -154,8 +154,7 @@ package struct Browser: Sendable {
     }
 
     /// Waits until a JavaScript expression with `arguments` is true in the page; fails with the complaint, what is
-    /// wrong as long
-    /// as it is not, and what the page shows.
+    /// wrong as long as it is not, and what the page shows.
     package func wait(
         _ complaint: String,
         within limit: Duration = .seconds(10),

@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import TextFormats
 
 /// What a user reads for a message key, by language.
 ///

@@ -3,11 +3,11 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
-import Metrics
 import NIOCore
 import NIOHTTP1
 import Postgres
 import StoreEvents
+import TextFormats
 
 /// Around every request: names it, turns what goes wrong into a problem, and counts it.
 struct RequestFrame: RouterMiddleware {
@@ -103,16 +103,6 @@ struct RequestFrame: RouterMiddleware {
         default:
             context.logger.error("a request failed", metadata: ["error.code": "\(type(of: error))"])
             return Problem(.failed)
-        }
-    }
-}
-
-extension UInt8 {
-    /// Of ASCII.
-    var isLetterOrDigit: Bool {
-        switch self {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-        default: false
         }
     }
 }
