@@ -108,7 +108,9 @@ case $sanitizer in
 esac
 
 built=
-if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
+# No editor asks for an index of what is built here.
+build=(swift build --build-tests --disable-index-store --explicit-target-dependency-import-check error)
+if step build "${build[@]}" "${build_arguments[@]}"; then
     built=1
     if ((${#test_arguments[@]} > ${#build_arguments[@]})); then
         step test swift test --skip-build --disable-xctest "${test_arguments[@]}" || true
