@@ -47,8 +47,12 @@ package final class OutcomeNotifier: Service {
             while !Task.isCancelled {
                 await notify()
                 await arrived.wait()
-                // A notification costs a transaction: ends that are in no hurry are notified together.
-                if !state.withLock(\.isUrgent) { try? await Task.sleep(for: .milliseconds(25)) }
+                // A notification costs a transaction: ends that are in no hurry are notified together. One that is in a
+                // hurry ends the wait, also where the signal was an earlier one's.
+                let end = ContinuousClock.now + .milliseconds(25)
+                while !state.withLock(\.isUrgent), case let left = end - .now, left > .zero, !Task.isCancelled {
+                    await arrived.wait(upTo: left)
+                }
             }
         }
     }
