@@ -4,8 +4,8 @@
 #
 #   deploy/test.sh [--full] [swift test arguments]
 #
-#   --full                        the long profile: more seeds, more users, more kills; then, under the thread sanitizer,
-#                                 the bounded profile of what shares memory among threads
+#   --full                        the long profile: more seeds, more users, more kills; then, without further arguments, the
+#                                 bounded profile of PostgresTests, WebAPITests and SystemTests under the thread sanitizer
 #   --sanitize thread | address   under that sanitizer, in a build of its own (.build-thread, .build-address) unless
 #                                 --scratch-path names another
 #

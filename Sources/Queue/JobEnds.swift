@@ -8,7 +8,7 @@ package enum JobEnds {
     ///
     /// Answers by user key with the job that runs there, and whether its cancellation was asked for.
     package static func lock(_ userKeys: [Int64], epoch: Int32) -> PostgresRequest<[Int64: Running]> {
-        PostgresRequest(rows(userKeys, epoch, "FOR UPDATE SKIP LOCKED"), read: held)
+        PostgresRequest(rows(userKeys, epoch, "FOR UPDATE SKIP LOCKED"), read: running)
     }
 
     /// The rows that are still this process's although another transaction has locked them.
@@ -18,7 +18,7 @@ package enum JobEnds {
         on connection: PostgresConnection
     ) async throws(PostgresError) -> [Int64: Running] {
         guard !userKeys.isEmpty else { return [:] }
-        return try held(await connection.query(rows(userKeys, epoch)))
+        return try running(await connection.query(rows(userKeys, epoch)))
     }
 
     private static func rows(_ userKeys: [Int64], _ epoch: Int32, _ locking: String = "") -> PostgresQuery {
@@ -30,10 +30,10 @@ package enum JobEnds {
         """
     }
 
-    /// The job that runs in a row that is this process's.
+    /// The job that runs in a row that this process owns.
     package typealias Running = (id: UUID?, cancel: Bool)
 
-    private static func held(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Running] {
+    private static func running(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Running] {
         var found: [Int64: Running] = [:]
         found.reserveCapacity(rows.count)
         for row in rows {

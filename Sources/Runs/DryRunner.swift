@@ -25,7 +25,7 @@ package struct DryRunner: Service {
     package func run() async {
         await PeriodicService("dry runner", every: .seconds(1), logger: logger) {
             guard let epoch = lease.epoch else { return .idle }
-            return await .again(afterEach: try await dryRuns.take(upTo: 8)) { await answer($0, epoch: epoch) }
+            return await .handlingAll(try await dryRuns.take(upTo: 8)) { await answer($0, epoch: epoch) }
         }.run()
     }
 

@@ -2,7 +2,7 @@ import FoundationEssentials
 
 /// When runs will end, by how fast they went and how fast the stores may be asked.
 package struct RunForecast: Sendable, Hashable {
-    /// Requests a minute that sweeps may make, of the store that every user is read from; `nil`: there is no limit.
+    /// Requests a minute that sweeps may send to the store that every user is read from; `nil`: there is no limit.
     package var requestsPerMinute: Double?
     /// Requests a user's reading takes, where nothing is known of them.
     package let requestsPerUser = 1.2

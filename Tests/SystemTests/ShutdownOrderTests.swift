@@ -85,7 +85,7 @@ struct ShutdownOrderTests {
             let steps = order.steps
             let parts = ["draining", "Dequeuer", "Applier", "OutcomeNotifier", "LeaseKeeper", "stopped"]
             #expect(steps.filter(parts.contains) == parts, "\(steps)")
-            // Everything else ends between the reads and the lease.
+            // Everything else ends between the dequeuer and the lease keeper.
             let ends = steps.filter { $0 != "answered" }
             #expect(ends.starts(with: parts.prefix(2)) && ends.suffix(2) == parts.suffix(2), "\(steps)")
             let place = try #require(steps.firstIndex(of: "answered"))

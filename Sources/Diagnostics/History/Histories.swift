@@ -55,8 +55,8 @@ package struct Histories: Sendable {
 
     /// Hands out users' pasts, a page at a time; a page is a snapshot of its own.
     ///
-    /// `userIDs`: whose, in no order; `nil`: of all users with a decision, but for those who have none from `since` on. `body` gets
-    /// them in the order of their keys. Throws `PostgresError`, and what `body` does.
+    /// `userIDs`: whose, in any order; `nil`: of all users with a decision from `since` on. `body` gets them in the order of
+    /// their keys. Throws `PostgresError`, and what `body` does.
     ///
     /// - Returns: of `userIDs`, those without any job.
     package func each(

@@ -44,8 +44,8 @@ package struct Replay: Sendable {
 
     /// Replays decisions about users.
     ///
-    /// `userIDs`: `nil`: all users. `since`: every decision from then on; `nil`: the newest of each user. `hand` gets each difference,
-    /// by user and then oldest first. Throws `PostgresError`, and what `hand` does.
+    /// `userIDs`: whose; `nil`: of all users. `since`: every decision from then on; `nil`: the newest of each user. `hand` gets each
+    /// difference, by user and then oldest first. Throws `PostgresError`, and what `hand` does.
     ///
     /// - Returns: the totals, and those of `userIDs` without any job.
     package func callAsFunction(

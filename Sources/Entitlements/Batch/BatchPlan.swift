@@ -13,7 +13,7 @@ package struct BatchPlan {
     private var touchedPurchases: Set<Int64> = []
     private var touchedIdentifiers: Set<PurchaseIdentifierKey> = []
 
-    /// Jobs with a verdict: what is to be changed for their users, and has been as it is written.
+    /// Jobs with a verdict and what it is to change; writing them fills in what came of it.
     package var effects: [DecidedJob] = []
     package var observed: [ObservedRow] = []
     package var newIdentifiers: [(PurchaseIdentifier, Int64)] = []

@@ -30,9 +30,9 @@ package struct PeriodicService: Service {
         /// `again` after work, `idle` where there was none.
         package static func again(ifAny count: Int) -> Next { count > 0 ? .again : .idle }
 
-        /// Does the same with each of some items, all at once, and waits for the last.
-        package static func again<Item: Sendable>(
-            afterEach items: [Item],
+        /// Works on all items at once, and waits for the last: `again` if there were any, else `idle`.
+        package static func handlingAll<Item: Sendable>(
+            _ items: [Item],
             _ work: @escaping @Sendable (Item) async -> Void
         ) async -> Next {
             await withDiscardingTaskGroup { group in

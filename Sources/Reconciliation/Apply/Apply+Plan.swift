@@ -152,7 +152,7 @@ extension Apply {
     /// Holds demotions for runs and the brake.
     private func limitDemotions(_ plan: inout BatchPlan, on connection: PostgresConnection) async throws {
         let decided = plan.effects
-        let holds = try await HeldDemotions.holds(on: decided, connection)
+        let holds = try await RunLimits.of(decided, connection)
         let wanted = limit(decided.map(\.decision), holds: holds, allowance: nil).count(where: \.countsTowardBrake)
         var allowed: Int?
         if wanted > 0 {

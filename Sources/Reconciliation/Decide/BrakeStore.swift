@@ -4,7 +4,7 @@ package import Logging
 package import Postgres
 package import Queue
 
-/// What the demotion brake counts, across all workers; `Decision.limited(by:)` holds demotions back.
+/// What the demotion brake counts, across all workers; `limit` in `Decision.swift` holds demotions back.
 package enum BrakeStore {
     /// How many more unannounced demotions the rolling day allows.
     ///

@@ -3,7 +3,7 @@ import Ledger
 import Postgres
 import Queue
 
-/// The alarm `clock_set_back`: records of a batch whose times lie ahead of the database's clock.
+/// Records of a batch that are dated later than the database's clock; `Apply.plan` raises the alarm `clock_set_back` for them.
 ///
 /// The clock was set back, or a server with another clock took over. What such a record says would outrank every reading
 /// until its time has come, so it is dated to the present, and its users are read again.
@@ -18,7 +18,7 @@ struct ClockSetBack {
 
     var isEmpty: Bool { users.isEmpty && purchases.isEmpty }
 
-    /// Finds them.
+    /// Finds such records.
     ///
     /// `now`: the database's clock as the batch began; what a neighbour wrote since may be a moment later.
     init(

@@ -47,8 +47,8 @@ package final class OutcomeNotifier: Service {
             while !Task.isCancelled {
                 await notify()
                 await arrived.wait()
-                // A notification costs a transaction: ends that are in no hurry are notified together. One that is in a
-                // hurry ends the wait, also where the signal was an earlier one's.
+                // A notification costs a transaction: ends that callers in this process know already wait a moment for
+                // others. Any other end cuts the wait short.
                 let end = ContinuousClock.now + .milliseconds(25)
                 while !state.withLock(\.isUrgent), case let left = end - .now, left > .zero, !Task.isCancelled {
                     await arrived.wait(upTo: left)
@@ -75,7 +75,7 @@ package final class OutcomeNotifier: Service {
         } catch {
             // What a cancellation interrupted is notified at the end.
             guard !Task.isCancelled else { return state.withLock { $0.ended += ended } }
-            logger.info("outcomes could not be announced", metadata: errorMetadata(error))
+            logger.info("outcomes could not be notified", metadata: errorMetadata(error))
         }
     }
 }

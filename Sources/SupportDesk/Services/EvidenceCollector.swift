@@ -52,7 +52,7 @@ package struct EvidenceCollector: Service {
         await PeriodicService("evidence collector", every: .seconds(1), logger: logger) {
             if publishes { _ = try await records.tell() }
             _ = try await records.tend()
-            return await .again(afterEach: try await records.take(upTo: 8), collectDue)
+            return await .handlingAll(try await records.take(upTo: 8), collectDue)
         }.run()
     }
 

@@ -29,7 +29,7 @@ package struct TokenWriter: Service {
 
     package func run() async {
         await PeriodicService("account token writer", every: .seconds(1), logger: logger) {
-            await .again(afterEach: try await tokens.take(upTo: 4), carryOn)
+            await .handlingAll(try await tokens.take(upTo: 4), carryOn)
         }.run()
     }
 

@@ -27,7 +27,7 @@ package struct TransferRunner: Service {
 
     package func run() async {
         await PeriodicService("transfer runner", every: .seconds(1), logger: logger) {
-            await .again(afterEach: try await transfers.take(upTo: 4), carryOn)
+            await .handlingAll(try await transfers.take(upTo: 4), carryOn)
         }.run()
     }
 

@@ -3,12 +3,12 @@ import FoundationEssentials
 import Postgres
 import Queue
 
-/// What runs say of the demotions that they bring about.
-enum HeldDemotions {
+/// What runs say of the demotions that they bring about; `limit` in `Decision.swift` applies it.
+enum RunLimits {
     /// Asks which demotions of a batch wait for their run, and which an operator has approved.
     ///
     /// A user that an event names waits for no run. Returns the limits by the decision's place in the batch.
-    static func holds(on decided: [DecidedJob], _ connection: PostgresConnection) async throws -> [Int: RunLimit] {
+    static func of(_ decided: [DecidedJob], _ connection: PostgresConnection) async throws -> [Int: RunLimit] {
         let jobs = decided.filter(\.countsTowardBrake).map(\.job)
         guard !jobs.isEmpty else { return [:] }
         let rows = try await connection.query(
