@@ -55,6 +55,7 @@ while (($#)); do
     shift
 done
 
+given=("${build_arguments[@]}")
 # A sanitizer changes every product: the usual build stays as it is.
 [[ -n $scratch || -z $sanitizer ]] || scratch=.build-$sanitizer
 if [[ -n $scratch ]]; then
@@ -108,8 +109,8 @@ case $sanitizer in
 esac
 
 built=
-# No editor asks for an index of what is built here.
-build=(swift build --build-tests --disable-index-store --explicit-target-dependency-import-check error)
+# No editor asks for an index of what is built here, and no test is one of XCTest, which are found by it.
+build=(swift build --build-tests --disable-xctest --disable-index-store --explicit-target-dependency-import-check error)
 if step build "${build[@]}" "${build_arguments[@]}"; then
     built=1
     if ((${#test_arguments[@]} > ${#build_arguments[@]})); then
@@ -123,7 +124,8 @@ if step build "${build[@]}" "${build_arguments[@]}"; then
         if [[ ${ENTITLEMENT_SYNC_TEST_PROFILE:-} == full && -z $sanitizer ]]; then
             # The workers of SystemTests are composed as the program composes them.
             step threads env --unset ENTITLEMENT_SYNC_TEST_PROFILE \
-                deploy/test.sh --sanitize thread --filter '^(PostgresTests|WebAPITests|SystemTests)\.' || true
+                deploy/test.sh --sanitize thread ${scratch:+--scratch-path "$scratch-thread"} "${given[@]}" \
+                --filter '^(PostgresTests|WebAPITests|SystemTests)\.' || true
         fi
     fi
 fi

@@ -201,7 +201,8 @@ struct TicketCommand: SignedInCommand {
                 "--evidence: this is not the hash of the evidence as it is now; read it again"
             )
         }
-        return [UInt8](hexadecimal: hash) ?? []
+        guard let bytes = [UInt8](hexadecimal: hash) else { throw unknown }
+        return bytes
     }
 }
 

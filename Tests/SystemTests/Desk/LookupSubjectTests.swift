@@ -91,8 +91,8 @@ import Testing
                 try await at.scene.collect(ticket)
                 #expect(try await subject() == "google_play")
                 try await at.world.heal()
-                // A store that was silent is asked again in a moment, not at once.
-                try await eventually("the order that the agent gave is not found") {
+                // A store that was silent is asked again within seconds, not at once.
+                try await eventually("the order that the agent gave is not found", within: .seconds(10)) {
                     try await at.scene.collect(ticket)
                     return try await subject() == "app_store"
                 }
