@@ -109,9 +109,7 @@ case $sanitizer in
 esac
 
 built=
-# No editor asks for an index of what is built here, and no test is one of XCTest, which are found by it.
-build=(swift build --build-tests --disable-xctest --disable-index-store --explicit-target-dependency-import-check error)
-if step build "${build[@]}" "${build_arguments[@]}"; then
+if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
     built=1
     if ((${#test_arguments[@]} > ${#build_arguments[@]})); then
         step test swift test --skip-build --disable-xctest "${test_arguments[@]}" || true
