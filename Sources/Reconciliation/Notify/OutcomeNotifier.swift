@@ -12,16 +12,12 @@ package import UserRequests
 ///
 /// Apart from the writing of batches: the next batch does not wait until the last one's ends are notified.
 package final class OutcomeNotifier: Service {
-    private struct State {
-        var ended: [JobEnd] = []
-        var isUrgent = false
-    }
-
     private let pool: PostgresPool
     private let audience: (any RestoreAudience)?
     private let logger: Logger
-    private let state = Mutex(State())
+    private let ended = Mutex<[JobEnd]>([])
     private let arrived = Signal()
+    private let urgent = Signal()
 
     /// `audience`: callers that wait for restores in this process.
     package init(pool: PostgresPool, audience: (any RestoreAudience)?, logger: Logger) {
@@ -34,11 +30,9 @@ package final class OutcomeNotifier: Service {
     func add(_ report: ApplyReport) {
         guard !report.ended.isEmpty else { return }
         let delivered = report.answers.isEmpty ? [] : audience?.take(report.answers) ?? []
-        state.withLock { state in
-            state.ended += report.ended
-            // Hardly any other caller waits for a restore whose caller in this process has its answer.
-            state.isUrgent = state.isUrgent || !report.ended.allSatisfy { delivered.contains($0.id) }
-        }
+        ended.withLock { $0 += report.ended }
+        // Hardly any other caller waits for a restore whose caller in this process has its answer.
+        if !report.ended.allSatisfy({ delivered.contains($0.id) }) { urgent.raise() }
         arrived.raise()
     }
 
@@ -49,22 +43,19 @@ package final class OutcomeNotifier: Service {
                 await arrived.wait()
                 // A notification costs a transaction: ends that callers in this process know already wait a moment for
                 // others. Any other end cuts the wait short.
-                let end = ContinuousClock.now + .milliseconds(25)
-                while !state.withLock(\.isUrgent), case let left = end - .now, left > .zero, !Task.isCancelled {
-                    await arrived.wait(upTo: left)
-                }
+                await urgent.wait(upTo: .milliseconds(25))
             }
         }
     }
 
     /// Notifies of the ends since the last time; polling finds what a lost notification misses.
     package func notify() async {
-        let ended = state.withLock { state in
-            defer { state = State() }
-            return state.ended
+        let jobs = ended.withLock { ended in
+            defer { ended = [] }
+            return ended
         }
-        guard !ended.isEmpty else { return }
-        let payloads = ended.map { job in
+        guard !jobs.isEmpty else { return }
+        let payloads = jobs.map { job in
             let outcome = job.outcome.map { "\"\($0.rawValue)\"" } ?? "null"
             return "{\"job\":\"\(job.id.uuidString.lowercased())\",\"outcome\":\(outcome)}"
         }
@@ -74,7 +65,7 @@ package final class OutcomeNotifier: Service {
             )
         } catch {
             // What a cancellation interrupted is notified at the end.
-            guard !Task.isCancelled else { return state.withLock { $0.ended += ended } }
+            guard !Task.isCancelled else { return ended.withLock { $0 += jobs } }
             logger.info("outcomes could not be notified", metadata: errorMetadata(error))
         }
     }
