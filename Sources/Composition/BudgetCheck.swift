@@ -56,7 +56,7 @@ package struct BudgetCheck {
     package static func check(_ day: Day?, _ forecast: RunForecast) -> Check {
         guard let capacity = forecast.dayRequests else { return result("no store's limit is set", isEnough: true) }
         guard let day else { return result("no worker has counted the checks of the next day yet", isEnough: true) }
-        let needed = Double(day.checks) * forecast.requestsPerUser
+        let needed = Double(day.checks) * RunForecast.requestsPerUser
         let part = Int((needed / capacity * 100).rounded(.up))
         return result(
             "the checks of the next day (\(day.checks)) need about \(Int(needed)) requests, \(part) % of what the limits leave",
@@ -76,7 +76,7 @@ package struct BudgetCheck {
         if day.backgroundDays > 0 {
             // Checks for other reasons stay.
             let background = Double(day.known) / Double(day.backgroundDays)
-            let room = capacity * share / forecast.requestsPerUser - (Double(day.checks) - background)
+            let room = capacity * share / RunForecast.requestsPerUser - (Double(day.checks) - background)
             let days = (Double(day.known) / max(room, 1)).rounded(.up)
             if room > 0, days > Double(day.backgroundDays), days <= 365 {
                 ways.append("BACKGROUND_CHECK_DAYS=\(Int(days)) instead of \(day.backgroundDays)")

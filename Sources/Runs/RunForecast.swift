@@ -5,7 +5,7 @@ package struct RunForecast: Sendable, Hashable {
     /// Requests a minute that sweeps may send to the store that every user is read from; `nil`: there is no limit.
     package var requestsPerMinute: Double?
     /// Requests a user's reading takes, where nothing is known of them.
-    package let requestsPerUser = 1.2
+    package static let requestsPerUser = 1.2
     /// The share kept for restores and support, below 1: background jobs have it only while those need none.
     package var reserved: Double
 
@@ -15,13 +15,13 @@ package struct RunForecast: Sendable, Hashable {
     }
 
     /// Users a minute at most; `nil`: there is no limit.
-    package var usersPerMinute: Int? { requestsPerMinute.map { max(1, Int($0 / requestsPerUser)) } }
+    package var usersPerMinute: Int? { requestsPerMinute.map { max(1, Int($0 / Self.requestsPerUser)) } }
 
     /// Requests that checks may count on within a day; `nil`: there is no limit.
     package var dayRequests: Double? { requestsPerMinute.map { max($0 * (1 - reserved) * 1440, 1) } }
 
     /// What a day's checks need of what the stores' limits leave them, at most 1 if the day suffices; `nil`: no limit.
-    package func dayRatio(checks: Int64) -> Double? { dayRequests.map { Double(checks) * requestsPerUser / $0 } }
+    package func dayRatio(checks: Int64) -> Double? { dayRequests.map { Double(checks) * Self.requestsPerUser / $0 } }
 
     /// For how long a run has to be watched before its own pace says more than the limit.
     private static let watched: Double = 20
@@ -42,7 +42,7 @@ package struct RunForecast: Sendable, Hashable {
         }
         // A planner that has just taken over knows the run's own curve alone.
         if let pace = Self.pace(of: run.progress) { return Double(left) / pace }
-        return requestsPerMinute.map { Double(left) * requestsPerUser / $0 * 60 }
+        return requestsPerMinute.map { Double(left) * Self.requestsPerUser / $0 * 60 }
     }
 
     /// Users a second, over the younger half of what is known.
