@@ -164,7 +164,7 @@ let package = Package(
             "SupportDesk",
             [
                 "Entitlements", "FaultPoints", "Ledger", "Postgres", "Queue", "Reconciliation", "Runs", "StoreClients",
-                crypto, cryptoExtras, lifecycle, logging,
+                "TextFormats", crypto, cryptoExtras, lifecycle, logging,
             ],
             resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
         ),
@@ -177,14 +177,15 @@ let package = Package(
         target(
             "SupportConsole",
             [
-                "Entitlements", "HTTPServing", "Postgres", "Runs", "SignedTokens", "SupportDesk", hummingbird,
+                "Entitlements", "HTTPServing", "Postgres", "Runs", "SignedTokens", "SupportDesk", "TextFormats",
+                hummingbird,
                 httpTypes, lifecycle, logging, mustache, nioCore, crypto,
             ],
             resources: [
                 .embedInCode("Assets/console.css"), .embedInCode("Assets/console.js"),
             ] + templates.map { .embedInCode("Templates/\($0).mustache") }
         ),
-        target("Migrations", ["Postgres", crypto]),
+        target("Migrations", ["Postgres", "TextFormats", crypto]),
         target(
             "StoreSimulator",
             [
@@ -213,7 +214,7 @@ let package = Package(
             [
                 "Composition", "Configuring", "Diagnostics", "Entitlements", "HTTPServing", "Ledger", "Migrations",
                 "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients",
-                "StoreSimulator", "SupportDesk", "Telemetry", "Transport", "UserRequests",
+                "StoreSimulator", "SupportDesk", "Telemetry", "TextFormats", "Transport", "UserRequests",
                 arguments, crypto, httpTypes, lifecycle, logging, nioCore, nioPosix, unixSignals, x509,
             ]
         ),
@@ -223,7 +224,7 @@ let package = Package(
                 .target(name: "DevTools", condition: .when(traits: ["DevTools"])),
                 "Composition", "Configuring", "Diagnostics", "Entitlements", "Migrations", "Outbox", "Postgres",
                 "Queue", "Reconciliation", "Reports", "Runs", "Schedules", "SignedTokens", "StoreClients",
-                "SupportDesk", "UserRequests", "WebAPI", arguments, logging,
+                "SupportDesk", "TextFormats", "UserRequests", "WebAPI", arguments, logging,
             ],
             swiftSettings: settings
         ),

@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import TextFormats
 
 /// What the folder `sql` holds: migrations, each applied once, and the current text of everything that can be replaced.
 package struct SchemaSource: Sendable {
@@ -95,6 +96,6 @@ package struct MigrationFile: Sendable, Hashable {
 
 enum SHA256Text {
     static func hex(_ text: String) -> String {
-        SHA256.hash(data: Data(text.utf8)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        Hex.encode(SHA256.hash(data: Data(text.utf8)))
     }
 }

@@ -45,6 +45,13 @@ package enum Hex {
         return String(decoding: text, as: UTF8.self)
     }
 
+    /// Reads bytes, in either case; `nil` for all else.
+    package static func decode(_ digits: some Collection<UInt8>) -> [UInt8]? {
+        let values = digits.compactMap(value)
+        guard values.count == digits.count, values.count.isMultiple(of: 2) else { return nil }
+        return stride(from: 0, to: values.count, by: 2).map { values[$0] << 4 | values[$0 + 1] }
+    }
+
     /// What a digit stands for, in either case; `nil` for any other byte.
     package static func value(of digit: UInt8) -> UInt8? {
         switch digit {

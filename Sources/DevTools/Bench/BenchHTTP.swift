@@ -4,7 +4,7 @@ import Foundation
 import Logging
 import NIOCore
 import Postgres
-import SupportDesk
+import TextFormats
 
 /// How long users wait for a restore over HTTP, and how fast stores' events are kept, with a server and worker in one
 /// process of its own.
@@ -189,7 +189,7 @@ struct BenchHTTP {
             using: SymmetricKey(data: Data(webhookSecret.utf8))
         )
         let headers = [
-            "Content-Type: application/json", "X-RevenueCat-Webhook-Signature: t=\(seconds),v1=" + code.hexadecimal,
+            "Content-Type: application/json", "X-RevenueCat-Webhook-Signature: t=\(seconds),v1=" + Hex.encode(code),
         ]
         return BenchAPIClient.request("POST", "/v1/webhooks/revenuecat", headers, body)
     }

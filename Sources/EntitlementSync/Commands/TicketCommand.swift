@@ -3,6 +3,7 @@ import Composition
 import Entitlements
 import Reports
 import SupportDesk
+import TextFormats
 
 struct TicketsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -201,7 +202,7 @@ struct TicketCommand: SignedInCommand {
                 "--evidence: this is not the hash of the evidence as it is now; read it again"
             )
         }
-        guard let bytes = [UInt8](hexadecimal: hash) else { throw unknown }
+        guard let bytes = Hex.decode(hash.utf8) else { throw unknown }
         return bytes
     }
 }

@@ -96,10 +96,10 @@ extension AccountIDs {
     package func root(in accountID: String) -> Int64? {
         let bytes = Array(accountID.utf8)
         switch bytes.count {
-        case 64: return Self.hex(bytes).map(Self.root)
+        case 64: return Hex.decode(bytes).map(Self.root)
         case 36:
             guard [8, 13, 18, 23].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }) else { return nil }
-            return Self.hex(bytes.filter { $0 != UInt8(ascii: "-") }).flatMap { $0.count == 16 ? Self.root($0) : nil }
+            return Hex.decode(bytes.filter { $0 != UInt8(ascii: "-") }).flatMap { $0.count == 16 ? Self.root($0) : nil }
         case 43, 44:
             guard bytes.count == 43 || bytes.last == UInt8(ascii: "=") else { return nil }
             return Self.base64(bytes.prefix(43)).map(Self.root)
@@ -124,12 +124,6 @@ extension AccountIDs {
             bits = bits << 8 | UInt64(place == 6 ? byte & 0x0F : byte)
         }
         return Int64(bitPattern: bits)
-    }
-
-    private static func hex(_ digits: [UInt8]) -> [UInt8]? {
-        let values = digits.compactMap(Hex.value(of:))
-        guard values.count == digits.count else { return nil }
-        return stride(from: 0, to: values.count - 1, by: 2).map { values[$0] << 4 | values[$0 + 1] }
     }
 
     /// Either alphabet; with one character more, the bits behind the last whole byte may be any.

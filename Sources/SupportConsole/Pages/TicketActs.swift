@@ -4,6 +4,7 @@ import HTTPTypes
 import Hummingbird
 import Logging
 import SupportDesk
+import TextFormats
 
 /// What is done to a ticket: a form for each, answered with the ticket as it is then.
 struct TicketActs: Sendable {
@@ -63,7 +64,7 @@ struct TicketActs: Sendable {
     }
 
     private static func hash(_ form: Form) -> [UInt8]? {
-        form["hash"].flatMap { [UInt8](hexadecimal: $0.lowercased()) }.flatMap { $0.count == 32 ? $0 : nil }
+        form["hash"].flatMap { Hex.decode($0.utf8) }.flatMap { $0.count == 32 ? $0 : nil }
     }
 }
 

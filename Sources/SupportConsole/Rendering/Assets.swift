@@ -3,6 +3,7 @@ import Foundation
 import HTTPServing
 import HTTPTypes
 import Hummingbird
+import TextFormats
 
 /// What pages load beside themselves: under a name that changes with what it holds, so that browsers may keep it.
 struct Assets: Sendable {
@@ -20,7 +21,7 @@ struct Assets: Sendable {
             self.name = name
             self.type = type
             self.bytes = bytes
-            version = SHA256.hash(data: bytes).prefix(6).map { String($0, radix: 16) }.joined()
+            version = Hex.encode(SHA256.hash(data: bytes).prefix(6))
         }
 
         var path: String { "/console/assets/\(version)/\(name)" }

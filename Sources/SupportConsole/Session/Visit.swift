@@ -4,6 +4,7 @@ import HTTPTypes
 import Hummingbird
 import Postgres
 import SupportDesk
+import TextFormats
 
 /// A request of an operator who is signed in.
 struct Visit: Sendable {
@@ -50,7 +51,7 @@ struct FormKey {
             for: Data("form".utf8),
             using: SymmetricKey(data: Data(token.text.utf8))
         )
-        text = code.hexadecimal
+        text = Hex.encode(code)
     }
 
     /// Compares in a time that tells nothing.

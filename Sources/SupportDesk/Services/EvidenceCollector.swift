@@ -8,6 +8,7 @@ import Queue
 package import Reconciliation
 import StoreClients
 import ServiceLifecycle
+import TextFormats
 
 /// Finds out what is to be known of a case before people decide it.
 package struct EvidenceCollector: Service {
@@ -310,7 +311,7 @@ package struct EvidenceCollector: Service {
 
     /// Enough to tell one customer from another, and not who it is.
     private static func digest(_ customer: String) -> String {
-        SHA256.hash(data: Data(customer.utf8)).prefix(8).hexadecimal
+        Hex.encode(SHA256.hash(data: Data(customer.utf8)).prefix(8))
     }
 }
 

@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import TextFormats
 
 /// What an operator shows after signing in; the database holds its hash alone.
 package typealias SessionToken = ShownToken<SessionMark>
@@ -24,14 +25,15 @@ package struct ShownToken<Mark: TokenMark>: Hashable, Sendable {
 
     /// Reads one that was shown; `nil`: it has another form.
     package init?(_ text: String) {
-        guard text.hasPrefix(Mark.prefix), let bytes = [UInt8](hexadecimal: text.dropFirst(Mark.prefix.count)),
-            bytes.count == Self.byteCount
-        else { return nil }
+        guard let bytes = Hex.decode(text.dropFirst(Mark.prefix.count).utf8), bytes.count == Self.byteCount else {
+            return nil
+        }
         self.bytes = bytes
+        guard self.text == text else { return nil }
     }
 
     /// The form that the operator's browser or terminal keeps.
-    package var text: String { Mark.prefix + bytes.hexadecimal }
+    package var text: String { Mark.prefix + Hex.encode(bytes) }
 
     /// By what the database finds the session: of no use to a reader of the table.
     package var digest: [UInt8] { Array(SHA256.hash(data: bytes)) }
@@ -41,18 +43,4 @@ extension ShownToken: CustomStringConvertible, CustomReflectable {
     /// Nothing of the token.
     package var description: String { "\(Self.self)(redacted)" }
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
-}
-
-extension Sequence<UInt8> {
-    /// Two digits each, in lower case.
-    package var hexadecimal: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
-}
-
-extension [UInt8] {
-    /// Reads what ``hexadecimal`` writes; `nil` for all else.
-    package init?(hexadecimal text: some StringProtocol) {
-        let digits = text.compactMap(\.hexDigitValue).map { UInt8($0) }
-        self = stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
-        guard hexadecimal == text else { return nil }
-    }
 }
