@@ -68,10 +68,7 @@ import Testing
     @Test func `An executed transfer stands in the evidence of the next case about the purchase`() async throws {
         try await DeskCase.with { scene, ticket in
             try await scene.world.working(scene.setup) {
-                try await scene.collect(ticket)
-                try await scene.approveAll(ticket)
-                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-                try await scene.untilEnded(ticket)
+                try await scene.transfer(ticket)
                 let back = try #require(
                     try await scene.tickets(scene.ann).open(
                         claimant: "owner",

@@ -101,10 +101,7 @@ import UserRequests
     @Test func `154: what happened to a ticket, what was found and who agreed is never changed`() async throws {
         try await DeskCase.with { scene, ticket in
             try await scene.world.working(scene.setup) {
-                try await scene.collect(ticket)
-                try await scene.approveAll(ticket)
-                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-                try await scene.untilEnded(ticket)
+                try await scene.transfer(ticket)
             }
             for table in ["ticket_event", "ticket_evidence", "transfer_step", "operator_event"] {
                 for change in [

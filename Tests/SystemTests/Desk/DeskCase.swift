@@ -130,6 +130,24 @@ struct DeskCase: Sendable {
         #expect(try await state(ticket) == "approved")
     }
 
+    /// Collects evidence, has the transfer approved and made, and waits for its end.
+    func transfer(_ ticket: Int64) async throws {
+        try await collect(ticket)
+        try await approveAll(ticket)
+        #expect(try await act(bea, .transfer, on: ticket) == nil)
+        try await untilEnded(ticket)
+    }
+
+    /// The former owner of a purchase that was transferred asks for it, and has a ticket.
+    func askedBack() async throws -> Int64 {
+        try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+        let job = try await world.restore("owner", proofs: Self.proof, clientError: "7")
+        try await world.until(
+            "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
+        )
+        return try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
+    }
+
     /// Waits until a transfer of the ticket has come to its end.
     func untilEnded(_ ticket: Int64) async throws {
         try await world.until(

@@ -209,15 +209,8 @@ import UserRequests
         try await DeskCase.with { scene, ticket in
             let world = scene.world
             try await world.working(scene.setup) {
-                try await scene.collect(ticket)
-                try await scene.approveAll(ticket)
-                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-                try await scene.untilEnded(ticket)
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
-                let job = try await world.restore("owner", proofs: DeskCase.proof, clientError: "7")
-                try await world.until(
-                    "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
-                )
+                try await scene.transfer(ticket)
+                _ = try await scene.askedBack()
             }
             let back = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
             let shown = try #require(try await scene.tickets(scene.ann).show(back))

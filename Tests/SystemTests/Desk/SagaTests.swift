@@ -222,10 +222,7 @@ import UserRequests
             #expect(try await scene.act(scene.cid, .resolve(hasMoved: false), on: ticket) == "state")
             // And begins anew.
             try await world.working(scene.setup) {
-                try await scene.collect(ticket)
-                try await scene.approveAll(ticket)
-                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-                try await scene.untilEnded(ticket)
+                try await scene.transfer(ticket)
             }
             #expect(try await scene.state(ticket) == "transferred")
         }

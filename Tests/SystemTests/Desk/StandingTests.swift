@@ -59,10 +59,7 @@ import UserRequests
         try await DeskCase.with { scene, ticket in
             let world = scene.world
             try await world.working(scene.setup) {
-                try await scene.collect(ticket)
-                try await scene.approveAll(ticket)
-                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-                try await scene.untilEnded(ticket)
+                try await scene.transfer(ticket)
                 try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
                 try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
                 try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")

@@ -109,17 +109,8 @@ import UserRequests
             let world = scene.world
             let dan = try await scene.desk.enter("dan", .senior, by: scene.admin)
             try await world.working(scene.setup) {
-                try await scene.collect(ticket)
-                try await scene.approveAll(ticket)
-                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-                try await scene.untilEnded(ticket)
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
-                // The former owner comes.
-                let job = try await world.restore("owner", proofs: DeskCase.proof, clientError: "7")
-                try await world.until(
-                    "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
-                )
-                let back = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
+                try await scene.transfer(ticket)
+                let back = try await scene.askedBack()
                 #expect(back > ticket)
                 try await scene.collect(back)
                 #expect(try await scene.facts(back).contains("moved_lately"))

@@ -134,10 +134,7 @@ import UserRequests
             var setup = scene.setup
             setup.role = "entitlement_sync_worker"
             try await scene.world.working(setup) {
-                try await scene.collect(ticket)
-                try await scene.approveAll(ticket)
-                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-                try await scene.untilEnded(ticket)
+                try await scene.transfer(ticket)
                 #expect(try await scene.state(ticket) == "transferred")
                 try await scene.world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
                 try await scene.world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
