@@ -10,50 +10,42 @@ extension HistoryTests {
     /// Retention takes the jobs, and with them each single check that confirmed what was on record.
     @Test(.timeLimit(.minutes(30)))
     func `After the jobs' retention the records answer as before`() async throws {
-        try await Lane.with { lane in
-            var confirmed: Int64 = 0
-            let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 2000 : 60)) : Profile.seeds
-            for seed in seeds {
-                let history = History(seed: seed)
-                var run = Run(lane: lane, setup: history.setup)
-                do {
-                    try await run.begin()
-                    for step in history.steps {
-                        try await run.make(step)
-                        try await run.compare()
-                    }
-                } catch let failure as Failed {
-                    Issue.record("seed \(seed): \(failure.text)")
-                    return
-                }
-                // Keys are remembered for seven days, jobs for ninety.
-                try await lane.host.query("DELETE FROM entitlement_sync.idempotency")
-                let moments = try await lane.moments()
-                let before = try await lane.answers(at: moments, history.setup.decision)
-                let single = try await lane.lines { $0.hasSuffix("and it was confirmed.") }.count
-                try await lane.host.query("DELETE FROM entitlement_sync.job_history")
-                let after = try await lane.answers(at: moments, history.setup.decision)
-                let differences = zip(before, after).filter { $0 != $1 }.map { "\($0)\n      \($1)" }
-                #expect(before.count == after.count && differences == [], "seed \(seed): \(differences.prefix(3))")
-                let counted =
-                    try await lane.host.query(
-                        "SELECT coalesce(sum(c.confirmed), 0)::bigint FROM entitlement_sync.confirmation AS c"
-                    )
-                    .first?.decode(Int64.self) ?? 0
-                #expect(counted == Int64(single), "seed \(seed): each check is counted")
-                let lines = try await lane.lines { $0.contains(" was confirmed ") }.count
-                let stretches = try await lane.host.query("SELECT count(*) FROM entitlement_sync.confirmation").first?
-                    .decode(Int64.self)
-                #expect(stretches == Int64(lines), "seed \(seed): one line a stretch")
-                confirmed += counted
-            }
-            print("folded: \(confirmed) checks that confirmed what was on record")
-            #expect(!Profile.isWhole || confirmed > 20)
-        }
+        let confirmed = Sum()
+        let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 2000 : 60)) : Profile.seeds
+        try await Histories.each(seeds) { history, lane in confirmed.add(Int(try await Self.fold(history, on: lane))) }
+        print("folded: \(confirmed.value) checks that confirmed what was on record")
+        #expect(!Profile.isWhole || confirmed.value > 20)
+    }
+
+    /// Compares what the records answer before and after their jobs are gone.
+    ///
+    /// - Returns: how many checks had confirmed what was on record.
+    private static func fold(_ history: History, on lane: Lane) async throws -> Int64 {
+        // Keys are remembered for seven days, jobs for ninety.
+        try await lane.host.query("DELETE FROM entitlement_sync.idempotency")
+        let moments = try await lane.moments()
+        let before = try await lane.answers(at: moments, history.setup.decision)
+        let single = try await lane.lines { $0.hasSuffix("and it was confirmed.") }.count
+        try await lane.host.query("DELETE FROM entitlement_sync.job_history")
+        let after = try await lane.answers(at: moments, history.setup.decision)
+        let differences = zip(before, after).filter { $0 != $1 }.map { "\($0)\n      \($1)" }
+        #expect(before.count == after.count && differences == [], "seed \(history.seed): \(differences.prefix(3))")
+        let counted = try await lane.number(
+            "SELECT coalesce(sum(c.confirmed), 0)::bigint FROM entitlement_sync.confirmation AS c"
+        )
+        #expect(counted == Int64(single), "seed \(history.seed): each check is counted")
+        let lines = try await lane.lines { $0.contains(" was confirmed ") }.count
+        let stretches = try await lane.number("SELECT count(*) FROM entitlement_sync.confirmation")
+        #expect(stretches == Int64(lines), "seed \(history.seed): one line a stretch")
+        return counted
     }
 }
 
 extension Lane {
+    fileprivate func number(_ query: PostgresQuery) async throws -> Int64 {
+        try #require(try await host.query(query).first).decode(Int64.self)
+    }
+
     private func users() async throws -> [String] {
         try await host.query(
             "SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.user_id IS NOT NULL ORDER BY 1"

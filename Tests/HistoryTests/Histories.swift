@@ -1,6 +1,7 @@
 import Entitlements
 import Foundation
 import Synchronization
+import Testing
 
 /// Many histories, several at a time.
 enum Histories {
@@ -14,21 +15,43 @@ enum Histories {
 
     /// Runs the histories of the seeds; the first failures are shrunk and told.
     static func run(_ seeds: [UInt64]) async throws -> Results {
-        let board = Board(seeds)
+        let board = Board()
         let started = ContinuousClock.now
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for _ in 0..<min(Profile.lanes, seeds.count) {
-                group.addTask {
-                    try await Lane.with { lane in
-                        while let seed = board.take() { await run(seed, lane, board) }
-                    }
-                }
+        try await Profile.sideBySide(seeds) { take in
+            try await Lane.with { lane in
+                while let seed = take() { await run(seed, lane, board) }
             }
-            try await group.waitForAll()
         }
         var all = board.results.withLock { $0 }
         all.time = .now - started
         return all
+    }
+
+    /// Lives through histories, and looks at what each of them left.
+    ///
+    /// - Parameters:
+    ///   - seeds: of the histories.
+    ///   - isLived: which of a history's steps take place.
+    ///   - look: what there is to see on the lane afterwards.
+    /// - Throws: what a look or the server threw; a history that goes otherwise than in the model is an issue.
+    static func each(
+        _ seeds: [UInt64],
+        where isLived: @escaping @Sendable (Step) -> Bool = { _ in true },
+        _ look: @escaping @Sendable (History, Lane) async throws -> Void
+    ) async throws {
+        try await Profile.sideBySide(seeds) { take in
+            try await Lane.with { lane in
+                while let seed = take() {
+                    let history = History(seed: seed)
+                    var run = Run(lane: lane, setup: history.setup)
+                    do { try await run.live(history.steps.filter(isLived)) } catch let failure as Failed {
+                        Issue.record("ENTITLEMENT_SYNC_TEST_SEED=\(seed): \(failure.text)")
+                        continue
+                    }
+                    try await look(history, lane)
+                }
+            }
+        }
     }
 
     private static func run(_ seed: UInt64, _ lane: Lane, _ board: Board) async {
@@ -52,12 +75,7 @@ enum Histories {
 
     /// What the lanes share.
     private final class Board: Sendable {
-        private let seeds: Mutex<ArraySlice<UInt64>>
         let results = Mutex(Results())
-
-        init(_ seeds: [UInt64]) { self.seeds = Mutex(seeds[...]) }
-
-        func take() -> UInt64? { seeds.withLock { $0.popFirst() } }
     }
 
     /// Runs one history.

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// Which histories run.
 enum Profile {
@@ -17,6 +18,40 @@ enum Profile {
     /// Whether a whole profile runs, so that rare situations must occur.
     static var isWhole: Bool { seeds.count > 1 }
 
-    /// How many histories run side by side, each lane on a database of its own.
-    static let lanes = 3
+    /// Hands values out to three lanes that work side by side, each on a database that it opens itself.
+    ///
+    /// - Parameters:
+    ///   - values: what there is to do, in the order in which it is taken up.
+    ///   - lane: works until nothing more is to be taken.
+    /// - Throws: what a lane threw.
+    static func sideBySide<Value: Sendable>(
+        _ values: [Value],
+        _ lane: @escaping @Sendable (_ take: @escaping @Sendable () -> Value?) async throws -> Void
+    ) async throws {
+        let left = Left(values)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<min(3, values.count) {
+                group.addTask { try await lane { left.take() } }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    /// What has been taken by nobody yet.
+    private final class Left<Value: Sendable>: Sendable {
+        private let values: Mutex<ArraySlice<Value>>
+
+        init(_ values: [Value]) { self.values = Mutex(values[...]) }
+
+        func take() -> Value? { values.withLock { $0.popFirst() } }
+    }
+}
+
+/// A sum to which every lane adds.
+final class Sum: Sendable {
+    private let sum = Atomic(0)
+
+    var value: Int { sum.load(ordering: .relaxed) }
+
+    func add(_ number: Int) { sum.add(number, ordering: .relaxed) }
 }

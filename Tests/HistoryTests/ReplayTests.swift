@@ -8,40 +8,27 @@ extension HistoryTests {
     /// Made-up histories without what changes today's products and lists, decided again from their records alone.
     @Test(.timeLimit(.minutes(10)))
     func `Replayed under unchanged rules, no decision of any made-up history differs`() async throws {
-        try await Lane.with { lane in
-            var sums = (decisions: 0, held: 0)
-            let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 1000 : 120)) : Profile.seeds
-            for seed in seeds {
-                let history = History(seed: seed)
-                var run = Run(lane: lane, setup: history.setup)
-                do {
-                    try await run.begin()
-                    for step in history.steps where !step.changesToday {
-                        try await run.make(step)
-                        try await run.compare()
-                    }
-                } catch let failure as Failed {
-                    Issue.record("seed \(seed): \(failure.text)")
-                    return
-                }
-                var differences: [String] = []
-                let (totals, unknown) = try await Replay(pool: lane.host, settings: history.setup.decision)(
-                    of: nil,
-                    since: .negativeInfinity
-                ) { one in
-                    let then = one.then
-                    differences.append("\(then.id) of \(one.userID ?? "-"): \(then.outcome) \(then.rule) -> \(one.now)")
-                }
-                #expect(unknown.isEmpty)
-                let records = differences.isEmpty ? "" : try await lane.records()
-                #expect(differences == [], "seed \(seed)\n\(records)")
-                #expect(totals.unreplayable == [:], "seed \(seed)")
-                sums.decisions += totals.decisions
-                sums.held += totals.held
+        let (decisions, held) = (Sum(), Sum())
+        let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 1000 : 120)) : Profile.seeds
+        try await Histories.each(seeds, where: { !$0.changesToday }) { history, lane in
+            let seed = history.seed
+            var differences: [String] = []
+            let (totals, unknown) = try await Replay(pool: lane.host, settings: history.setup.decision)(
+                of: nil,
+                since: .negativeInfinity
+            ) { one in
+                let then = one.then
+                differences.append("\(then.id) of \(one.userID ?? "-"): \(then.outcome) \(then.rule) -> \(one.now)")
             }
-            print("replayed: \(sums.decisions) decisions, of which \(sums.held) were held back")
-            #expect(!Profile.isWhole || sums.decisions > 200)
+            #expect(unknown.isEmpty)
+            let records = differences.isEmpty ? "" : try await lane.records()
+            #expect(differences == [], "seed \(seed)\n\(records)")
+            #expect(totals.unreplayable == [:], "seed \(seed)")
+            decisions.add(totals.decisions)
+            held.add(totals.held)
         }
+        print("replayed: \(decisions.value) decisions, of which \(held.value) were held back")
+        #expect(!Profile.isWhole || decisions.value > 200)
     }
 }
 

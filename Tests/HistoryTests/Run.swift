@@ -39,12 +39,17 @@ struct Run {
 
     /// Makes every step, then sweeps until everything has settled; the state is compared after each.
     mutating func perform(_ steps: [Step]) async throws {
+        try await live(steps)
+        try await settle()
+    }
+
+    /// The same without an end: what is on its way stays so.
+    mutating func live(_ steps: [Step]) async throws {
         try await begin()
         for step in steps {
             try await make(step)
             try await compare()
         }
-        try await settle()
     }
 
     /// An empty database with the users of the history and two workers.

@@ -16,11 +16,12 @@ struct DequeuePolicyTests {
         var now = ContinuousClock.now
         var waiting: [JobLane: Int] = [:]
         var dequeued: [JobLane: Int] = [:]
-        /// Reads in flight and when they end.
+        /// Reads in flight and when they end, the next one first, as all take equally long.
         var reads: [(lane: JobLane, end: ContinuousClock.Instant)] = []
         /// Tokens a second of the limiter; `nil`: there is none.
-        var rate: Double?
-        var tokens = 0.0
+        let rate: Double?
+        /// When the limiter has its next token; it keeps one at most.
+        var nextToken: ContinuousClock.Instant
         /// Background reads that wait for a token.
         var atLimiter = 0
         var longestRestoreWait = Duration.zero
@@ -29,11 +30,15 @@ struct DequeuePolicyTests {
         var quarantined = 0
         var timeInQuarantine = Duration.zero
         let readTime: Duration
+        private var steps = 0
 
         init(readTime: Duration, rate: Double? = nil) {
             self.readTime = readTime
             self.rate = rate
+            nextToken = now + Self.interval(rate)
         }
+
+        private static func interval(_ rate: Double?) -> Duration { .seconds(1 / (rate ?? 1)) }
 
         var load: DequeuePolicy.Load {
             var load = DequeuePolicy.Load()
@@ -44,20 +49,25 @@ struct DequeuePolicyTests {
             return load
         }
 
+        /// When the next read ends, or somebody at the limiter has a token.
+        private var nextEvent: ContinuousClock.Instant? {
+            let token = atLimiter > 0 ? nextToken : nil
+            return [reads.first?.end, token].compactMap { $0 }.min()
+        }
+
         /// Lets time pass: reads end, tokens come.
         mutating func pass(_ duration: Duration) {
-            let steps = max(1, Int(duration / .milliseconds(1)))
-            for _ in 0..<steps {
-                now += .milliseconds(1)
-                reads.removeAll { $0.end <= now }
-                guard let rate else { continue }
-                tokens = min(1, tokens + rate / 1000)
-                if atLimiter > 0, tokens >= 1 {
-                    tokens -= 1
+            let end = now + duration
+            while let event = nextEvent, event <= end {
+                now = max(now, event)
+                reads.removeFirst(reads.prefix { $0.end <= now }.count)
+                if atLimiter > 0, nextToken <= now {
+                    nextToken = now + Self.interval(rate)
                     atLimiter -= 1
                     reads.append((.sweep, now + readTime))
                 }
             }
+            now = end
         }
 
         mutating func queue(_ lane: JobLane, _ count: Int) {
@@ -65,18 +75,20 @@ struct DequeuePolicyTests {
             if lane == .restore, count > 0, restoresSince == nil { restoresSince = now }
         }
 
-        mutating func step() -> DequeuePolicy.Step {
+        /// Does what the policy says next.
+        mutating func step() async -> DequeuePolicy.Step {
+            steps += 1
+            // Other tests need the few threads that all tests share.
+            if steps.isMultiple(of: 500) { await Task.yield() }
             let step = policy.next(load, at: now)
             switch step {
             case .stop, .returnUnknown: policy.returnedUnknown()
             // Jobs come all the time, so a signal ends the wait.
             case .wait(let duration, .signal): pass(waiting.values.contains { $0 > 0 } ? .milliseconds(1) : duration)
             case .wait(let duration, .slot):
-                let held = load.slotsTaken
-                var left = duration
-                while left > .zero, load.slotsTaken == held {
-                    pass(.milliseconds(1))
-                    left -= .milliseconds(1)
+                let (held, end) = (load.slotsTaken, now + duration)
+                while now < end, load.slotsTaken == held {
+                    pass(max(.zero, min(end, nextEvent ?? end) - now))
                 }
             case .wait(let duration, .nothing): pass(duration)
             case .runQuarantined(let quiet):
@@ -115,7 +127,7 @@ struct DequeuePolicyTests {
     }
 
     @Test(arguments: 0..<40)
-    func `Restores wait for no background job, whatever the load`(seed: Int) {
+    func `Restores wait for no background job, whatever the load`(seed: Int) async {
         var random = SeededGenerator(seed: UInt64(seed))
         var model = Model(readTime: .milliseconds(5 + random.below(200)), rate: random.oneIn(2) ? 8 : nil)
         model.queue(.sweep, 1_000_000)
@@ -125,7 +137,7 @@ struct DequeuePolicyTests {
             // As many restores as the slots that background jobs leave them.
             let restores = model.load.slotsTaken - model.load.background + model.waiting[.restore, default: 0]
             if random.oneIn(20), restores <= Model.slots / 4 - 4 { model.queue(.restore, 1 + random.below(3)) }
-            let step = model.step()
+            let step = await model.step()
             if case .dequeue(let limits, let total) = step {
                 #expect(limits.contains { $0.lane == .restore && $0.limit == total }, "seed \(seed)")
             }
@@ -134,7 +146,7 @@ struct DequeuePolicyTests {
     }
 
     @Test(arguments: 0..<40)
-    func `A flood of restores never stops background jobs`(seed: Int) {
+    func `A flood of restores never stops background jobs`(seed: Int) async {
         var random = SeededGenerator(seed: UInt64(seed))
         var model = Model(readTime: .milliseconds(5 + random.below(100)))
         for _ in 0..<5 {
@@ -144,7 +156,7 @@ struct DequeuePolicyTests {
                 model.queue(.restore, 200)
                 model.queue(.sweep, 10)
                 model.queue(.event, 10)
-                _ = model.step()
+                _ = await model.step()
             }
             for lane in [JobLane.event, .sweep] {
                 #expect(model.dequeued[lane, default: 0] > before[lane, default: 0], "seed \(seed)")
@@ -154,13 +166,13 @@ struct DequeuePolicyTests {
     }
 
     @Test(arguments: [1.0, 8, 30, 200])
-    func `A store's rate limit is used to the end, and few jobs wait for it`(rate: Double) {
+    func `A store's rate limit is used to the end, and few jobs wait for it`(rate: Double) async {
         var model = Model(readTime: .milliseconds(150), rate: rate)
         model.queue(.sweep, 1_000_000)
         let end = model.now + .seconds(120)
         var most = 0
         while model.now < end {
-            _ = model.step()
+            _ = await model.step()
             most = max(most, model.atLimiter)
         }
         #expect(Double(model.dequeued[.sweep, default: 0]) >= 0.95 * rate * 120)
@@ -170,14 +182,14 @@ struct DequeuePolicyTests {
     @Test(arguments: [DequeuePolicy.QuarantineResult.ran, .busy])
     func `Quarantine ends: other jobs have at least as long as a quarantined job`(
         result: DequeuePolicy.QuarantineResult
-    ) {
+    ) async {
         var model = Model(readTime: .milliseconds(200))
         model.quarantineResult = result
         let began = model.now
         while model.now < began + .seconds(1200) {
             model.queue(.restore, 1)
             model.queue(.sweep, 1)
-            _ = model.step()
+            _ = await model.step()
         }
         #expect(model.quarantined > 3)
         let share = model.timeInQuarantine / (model.now - began)

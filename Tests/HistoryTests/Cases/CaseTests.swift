@@ -106,17 +106,12 @@ import Testing
 
     @Test(.timeLimit(.minutes(20)))
     func `However people, users and workers run into each other, the laws hold`() async throws {
-        let board = Board(Self.seeds)
+        let board = Board()
         let started = ContinuousClock.now
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for _ in 0..<min(Profile.lanes, Self.seeds.count) {
-                group.addTask {
-                    try await CaseFloor.with { floor in
-                        while let seed = board.take() { board.add(seed, await Self.attempt(seed, floor)) }
-                    }
-                }
+        try await Profile.sideBySide(Array(Self.seeds)) { take in
+            try await CaseFloor.with { floor in
+                while let seed = take() { board.add(seed, await Self.attempt(seed, floor)) }
             }
-            try await group.waitForAll()
         }
         let results = board.results.withLock { $0 }
         for failure in results.failures.prefix(5) { Issue.record("\(failure)") }
@@ -156,12 +151,7 @@ import Testing
             var situations: [String: Int] = [:]
         }
 
-        private let seeds: Mutex<Range<UInt64>>
         let results = Mutex(Results())
-
-        init(_ seeds: Range<UInt64>) { self.seeds = Mutex(seeds) }
-
-        func take() -> UInt64? { seeds.withLock { $0.popFirst() } }
 
         func add(_ seed: UInt64, _ outcome: Outcome) {
             results.withLock { results in

@@ -60,9 +60,10 @@ struct Fault: Sendable, CustomTestStringConvertible {
 
     static let terminations = Fault(name: "all sessions are terminated, ten times") { stage in
         for _ in 0..<10 {
-            // Workers that were just killed have none for a moment.
+            // Workers that were just killed have none for a moment, and those that lost theirs at their start have ended.
             try await eventually("nobody has a session") {
-                try await stage.site.number(
+                try await stage.crew.tend()
+                return try await stage.site.number(
                     """
                     SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_activity AS a
                      WHERE a.datname = current_database() AND a.application_name = 'entitlement-sync'

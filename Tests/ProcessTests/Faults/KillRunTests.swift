@@ -5,7 +5,7 @@ import Testing
 
 /// Two workers over a great crowd, killed at random instants.
 struct KillRunTests {
-    private static let crowd = Crowd(percent: FaultRuns.isFull ? 4500 : 400)
+    private static let crowd = Crowd(percent: FaultRuns.isFull ? 4500 : 150)
     private static let kills = FaultRuns.isFull ? 100 : 20
 
     @Test("166: thousands of restores come out the same, however often workers are killed")
