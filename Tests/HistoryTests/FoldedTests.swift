@@ -12,15 +12,17 @@ extension HistoryTests {
     func `After the jobs' retention the records answer as before`() async throws {
         let confirmed = Sum()
         let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 2000 : 60)) : Profile.seeds
-        try await Histories.each(seeds) { history, lane in confirmed.add(Int(try await Self.fold(history, on: lane))) }
+        try await Histories.liveThrough(seeds) { history, lane in
+            confirmed.add(Int(try await Self.compareAcrossRetention(history, on: lane)))
+        }
         print("folded: \(confirmed.value) checks that confirmed what was on record")
         #expect(!Profile.isWhole || confirmed.value > 20)
     }
 
-    /// Compares what the records answer before and after their jobs are gone.
+    /// Deletes keys and jobs, and compares what the records answer before and after.
     ///
     /// - Returns: how many checks had confirmed what was on record.
-    private static func fold(_ history: History, on lane: Lane) async throws -> Int64 {
+    private static func compareAcrossRetention(_ history: History, on lane: Lane) async throws -> Int64 {
         // Keys are remembered for seven days, jobs for ninety.
         try await lane.host.query("DELETE FROM entitlement_sync.idempotency")
         let moments = try await lane.moments()

@@ -17,7 +17,7 @@ enum Histories {
     static func run(_ seeds: [UInt64]) async throws -> Results {
         let board = Board()
         let started = ContinuousClock.now
-        try await Profile.sideBySide(seeds) { take in
+        try await Lanes.sideBySide(seeds) { take in
             try await Lane.with { lane in
                 while let seed = take() { await run(seed, lane, board) }
             }
@@ -27,28 +27,34 @@ enum Histories {
         return all
     }
 
-    /// Lives through histories, and looks at what each of them left.
+    /// Lives through histories, and looks at what each of them left; what goes wrong is an issue that names the seed.
     ///
     /// - Parameters:
     ///   - seeds: of the histories.
-    ///   - isLived: which of a history's steps take place.
-    ///   - look: what there is to see on the lane afterwards.
-    /// - Throws: what a look or the server threw; a history that goes otherwise than in the model is an issue.
-    static func each(
+    ///   - takesPlace: which of a history's steps do.
+    ///   - look: is called with the lane after each history.
+    /// - Throws: why there is no lane.
+    static func liveThrough(
         _ seeds: [UInt64],
-        where isLived: @escaping @Sendable (Step) -> Bool = { _ in true },
+        where takesPlace: @escaping @Sendable (Step) -> Bool = { _ in true },
         _ look: @escaping @Sendable (History, Lane) async throws -> Void
     ) async throws {
-        try await Profile.sideBySide(seeds) { take in
+        let failures = Sum()
+        try await Lanes.sideBySide(seeds) { take in
             try await Lane.with { lane in
                 while let seed = take() {
                     let history = History(seed: seed)
                     var run = Run(lane: lane, setup: history.setup)
-                    do { try await run.live(history.steps.filter(isLived)) } catch let failure as Failed {
-                        Issue.record("ENTITLEMENT_SYNC_TEST_SEED=\(seed): \(failure.text)")
-                        continue
+                    do {
+                        try await run.live(history.steps.filter(takesPlace))
+                        try await look(history, lane)
+                    } catch {
+                        failures.add(1)
+                        let text = (error as? Failed)?.text ?? "\(error)"
+                        // The first ones are told in full.
+                        let told = failures.value <= 5 ? text[...] : text.prefix(400)
+                        Issue.record("ENTITLEMENT_SYNC_TEST_SEED=\(seed): \(told)")
                     }
-                    try await look(history, lane)
                 }
             }
         }

@@ -36,7 +36,7 @@ struct Lane: Sendable {
     }
 
     private static func pool(_ database: TestDatabase, worker: Bool) -> PostgresPool {
-        var settings = ["lock_timeout": "2s", "jit": "off"]
+        var settings = ["lock_timeout": "2s"]
         // The witnesses look at workers alone.
         if !worker { settings["hist.host"] = "on" }
         return PostgresPool(

@@ -11,7 +11,7 @@ extension HistoryTests {
     @Test(.timeLimit(.minutes(10)), arguments: [1, 3])
     func `The same readings in any order, some of them twice, end in one state`(users: Int) async throws {
         // The last ones once went wrong.
-        try await Profile.sideBySide(Array(0..<UInt64(Profile.isFull ? 150 : 8)) + [74, 122]) { take in
+        try await Lanes.sideBySide(Array(0..<UInt64(Profile.isFull ? 150 : 8)) + [74, 122]) { take in
             try await Lane.with { lane in
                 while let seed = take() { try await Self.permute(Tale(seed: seed, users: users), seed, on: lane) }
             }
@@ -25,8 +25,8 @@ extension HistoryTests {
             let readings = order == 0 ? tale.readings : tale.shuffled(&generator)
             var run = Run(lane: lane, setup: tale.setup)
             let state: [String]
-            do { state = try await run.apply(readings, last: tale.last) } catch let failure as Failed {
-                Issue.record("seed \(seed), order \(order): \(failure.text)")
+            do { state = try await run.apply(readings, last: tale.last) } catch {
+                Issue.record("seed \(seed), order \(order): \((error as? Failed)?.text ?? "\(error)")")
                 return
             }
             let expected = first ?? state

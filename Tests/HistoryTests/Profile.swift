@@ -17,28 +17,30 @@ enum Profile {
 
     /// Whether a whole profile runs, so that rare situations must occur.
     static var isWhole: Bool { seeds.count > 1 }
+}
 
-    /// Hands values out to three lanes that work side by side, each on a database that it opens itself.
+/// Work on many values, some at a time.
+enum Lanes {
+    /// Hands values out to at most three tasks side by side.
     ///
     /// - Parameters:
     ///   - values: what there is to do, in the order in which it is taken up.
-    ///   - lane: works until nothing more is to be taken.
-    /// - Throws: what a lane threw.
+    ///   - work: what each task does until nothing more is to be taken; it opens a database of its own.
+    /// - Throws: what a task threw, after all have ended.
     static func sideBySide<Value: Sendable>(
         _ values: [Value],
-        _ lane: @escaping @Sendable (_ take: @escaping @Sendable () -> Value?) async throws -> Void
+        _ work: @escaping @Sendable (_ take: @escaping @Sendable () -> Value?) async throws -> Void
     ) async throws {
-        let left = Left(values)
+        let untaken = Untaken(values)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<min(3, values.count) {
-                group.addTask { try await lane { left.take() } }
+                group.addTask { try await work { untaken.take() } }
             }
             try await group.waitForAll()
         }
     }
 
-    /// What has been taken by nobody yet.
-    private final class Left<Value: Sendable>: Sendable {
+    private final class Untaken<Value: Sendable>: Sendable {
         private let values: Mutex<ArraySlice<Value>>
 
         init(_ values: [Value]) { self.values = Mutex(values[...]) }
@@ -47,7 +49,7 @@ enum Profile {
     }
 }
 
-/// A sum to which every lane adds.
+/// A sum to which every task adds.
 final class Sum: Sendable {
     private let sum = Atomic(0)
 

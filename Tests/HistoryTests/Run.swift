@@ -43,7 +43,7 @@ struct Run {
         try await settle()
     }
 
-    /// The same without an end: what is on its way stays so.
+    /// Begins and makes every step, comparing after each; jobs in flight stay in flight.
     mutating func live(_ steps: [Step]) async throws {
         try await begin()
         for step in steps {

@@ -20,7 +20,7 @@ struct DequeuePolicyTests {
         var reads: [(lane: JobLane, end: ContinuousClock.Instant)] = []
         /// Tokens a second of the limiter; `nil`: there is none.
         let rate: Double?
-        /// When the limiter has its next token; it keeps one at most.
+        /// From when on the limiter has a token to give; it keeps one at most.
         var nextToken: ContinuousClock.Instant
         /// Background reads that wait for a token.
         var atLimiter = 0
@@ -49,7 +49,7 @@ struct DequeuePolicyTests {
             return load
         }
 
-        /// When the next read ends, or somebody at the limiter has a token.
+        /// When the next read ends or somebody at the limiter has a token, whichever is first; may be past.
         private var nextEvent: ContinuousClock.Instant? {
             let token = atLimiter > 0 ? nextToken : nil
             return [reads.first?.end, token].compactMap { $0 }.min()
@@ -175,7 +175,7 @@ struct DequeuePolicyTests {
             _ = await model.step()
             most = max(most, model.atLimiter)
         }
-        #expect(Double(model.dequeued[.sweep, default: 0]) >= 0.95 * rate * 120)
+        #expect(Double(model.dequeued[.sweep, default: 0]) >= 0.97 * rate * 120)
         #expect(most <= 2 * LimiterOccupancy(perMinute: Int(rate * 60), waiting: 0).most)
     }
 

@@ -53,10 +53,14 @@ package struct SecondFactor: Sendable {
 
     /// 20 bytes are 32 letters, without a rest.
     private var base32: String {
-        stride(from: 0, to: bytes.count, by: 5).map { start in
+        var letters = ""
+        for start in stride(from: 0, to: bytes.count, by: 5) {
             let group = bytes[start..<start + 5].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-            return String((0..<8).map { Self.alphabet[Int(group >> UInt64(35 - 5 * $0)) & 31] })
-        }.joined()
+            for shift in stride(from: 35, through: 0, by: -5) {
+                letters.append(Self.alphabet[Int(group >> UInt64(shift)) & 31])
+            }
+        }
+        return letters
     }
 }
 

@@ -123,7 +123,8 @@ package struct Messages: Sendable {
 
     private static func check(_ added: [String: [String: String]]) throws(Fault) {
         guard added.count <= mostLanguages else { throw Fault(problem: "has more than \(mostLanguages) languages") }
-        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] } + storeKeys + caseKeys)
+        let outcomes: [String] = MessageKey.allCases.map(\.rawValue)
+        let keys = Set<String>([outcomes, outcomes.map { $0 + withSupport }, storeKeys, caseKeys].joined())
         for (language, entries) in added {
             guard (2...35).contains(language.utf8.count),
                 language.utf8.allSatisfy({ $0.isLetterOrDigit || $0 == UInt8(ascii: "-") })

@@ -25,7 +25,7 @@ struct CaseFloor: Sendable {
     /// Opens a database of its own and closes it at the end.
     static func with(_ body: @Sendable (CaseFloor) async throws -> Void) async throws {
         try await Lane.with(.cases) { lane in
-            let settings = ["lock_timeout": "8ms", "jit": "off", "hist.host": "on"]
+            let settings = ["lock_timeout": "8ms", "hist.host": "on"]
             let configuration = PostgresConfiguration(
                 connectionString: lane.database.url,
                 maxConnections: 2,

@@ -108,7 +108,7 @@ import Testing
     func `However people, users and workers run into each other, the laws hold`() async throws {
         let board = Board()
         let started = ContinuousClock.now
-        try await Profile.sideBySide(Array(Self.seeds)) { take in
+        try await Lanes.sideBySide(Array(Self.seeds)) { take in
             try await CaseFloor.with { floor in
                 while let seed = take() { board.add(seed, await Self.attempt(seed, floor)) }
             }

@@ -29,12 +29,21 @@ actor Crew {
     /// Sends a member a signal.
     func signal(_ number: Int32, to place: Int) { members[place].signal(number) }
 
+    /// Whether one of them is past its start.
+    var isAtWork: Bool { members.contains { $0.isRunning && Self.hasBegun($0.err) } }
+
+    private static func hasBegun(_ log: String) -> Bool { log.contains("worker.epoch=") }
+
     /// Kills one of them and starts another in its place.
     ///
-    /// - Returns: whether there was anybody left to kill.
+    /// - Returns: whether anybody is left to kill.
     @discardableResult
     func killOne() async throws -> Bool {
-        let place = Int.random(in: members.indices, using: &random)
+        let running = members.indices.filter { !vacant.contains($0) && members[$0].isRunning }
+        guard let place = running.randomElement(using: &random) else {
+            try await tend()
+            return members.contains(where: \.isRunning)
+        }
         members[place].signal(SIGKILL)
         return try await replace(place)
     }
@@ -87,7 +96,7 @@ actor Crew {
             let left = try? await site.number("SELECT count(*) FROM entitlement_sync.queue")
             #expect((left ?? 0) == 0, "a worker left \(left ?? 0) jobs behind: \(ending)")
         } else {
-            let neverBegan = ending.code == 69 && !ending.err.contains("worker.epoch=")
+            let neverBegan = ending.code == 69 && !Self.hasBegun(ending.err)
             #expect(neverBegan, "a worker left its work: \(ending)")
             // An init system waits a little as well.
             try await Task.sleep(for: .milliseconds(200))

@@ -60,9 +60,13 @@ struct Fault: Sendable, CustomTestStringConvertible {
 
     static let terminations = Fault(name: "all sessions are terminated, ten times") { stage in
         for _ in 0..<10 {
-            // Workers that were just killed have none for a moment, and those that lost theirs at their start have ended.
+            // Workers that were just killed have no session for a moment; those that lost theirs while starting have
+            // exited and are started again.
             try await eventually("nobody has a session") {
-                try await stage.crew.tend()
+                guard await stage.crew.isAtWork else {
+                    try await stage.crew.tend()
+                    return false
+                }
                 return try await stage.site.number(
                     """
                     SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_activity AS a
