@@ -38,6 +38,7 @@ struct PostgresCluster: Sendable {
         var all = [
             "port": "\(port)", "listen_addresses": "'127.0.0.1'", "unix_socket_directories": "'\(directory)'",
             "max_connections": "600", "shared_buffers": "'64MB'", "fsync": "off", "full_page_writes": "off",
+            // A test's statements run too seldom to be worth compiling.
             "jit": "off",
             "timezone": "'UTC'", "log_min_messages": "warning", "max_wal_size": "'4GB'",
         ]

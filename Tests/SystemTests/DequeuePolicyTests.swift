@@ -20,8 +20,8 @@ struct DequeuePolicyTests {
         var reads: [(lane: JobLane, end: ContinuousClock.Instant)] = []
         /// Tokens a second of the limiter; `nil`: there is none.
         let rate: Double?
-        /// From when on the limiter has a token to give; it keeps one at most.
-        var nextToken: ContinuousClock.Instant
+        /// From when on the limiter has a token to give, of which it keeps one at most; `nil`: there is no limiter.
+        var nextToken: ContinuousClock.Instant?
         /// Background reads that wait for a token.
         var atLimiter = 0
         var longestRestoreWait = Duration.zero
@@ -35,10 +35,8 @@ struct DequeuePolicyTests {
         init(readTime: Duration, rate: Double? = nil) {
             self.readTime = readTime
             self.rate = rate
-            nextToken = now + Self.interval(rate)
+            nextToken = rate.map { now + .seconds(1 / $0) }
         }
-
-        private static func interval(_ rate: Double?) -> Duration { .seconds(1 / (rate ?? 1)) }
 
         var load: DequeuePolicy.Load {
             var load = DequeuePolicy.Load()
@@ -61,8 +59,8 @@ struct DequeuePolicyTests {
             while let event = nextEvent, event <= end {
                 now = max(now, event)
                 reads.removeFirst(reads.prefix { $0.end <= now }.count)
-                if atLimiter > 0, nextToken <= now {
-                    nextToken = now + Self.interval(rate)
+                if atLimiter > 0, let rate, let token = nextToken, token <= now {
+                    nextToken = now + .seconds(1 / rate)
                     atLimiter -= 1
                     reads.append((.sweep, now + readTime))
                 }

@@ -41,6 +41,8 @@ actor Crew {
     func killOne() async throws -> Bool {
         let running = members.indices.filter { !vacant.contains($0) && members[$0].isRunning }
         guard let place = running.randomElement(using: &random) else {
+            // Whoever is being replaced is somebody to kill the next time.
+            guard vacant.isEmpty else { return true }
             try await tend()
             return members.contains(where: \.isRunning)
         }

@@ -7,7 +7,7 @@ import Testing
 struct KillRunTests {
     private static let crowd = Crowd(percent: FaultRuns.isFull ? 4500 : 150)
     private static let kills = FaultRuns.isFull ? 100 : 20
-    /// Few enough jobs at once that those of a worker end between two kills.
+    /// A worker holds fewer jobs than end between two kills, so that the next kill finds others at work.
     private static let settings = FaultRuns.settings.merging(
         FaultRuns.isFull ? [:] : ["WORKER_CONCURRENCY": "100", "WORKER_BATCH": "100"]
     ) { $1 }
