@@ -27,13 +27,13 @@ package enum Base64 {
 
     /// Decodes a text; `nil` where a character or the length is wrong, or its bytes are written in another way.
     package static func decode(_ text: some Collection<UInt8>, _ alphabet: Alphabet) -> [UInt8]? {
-        let length = text.count
-        var padding = 0
+        let characters = Array(text)
+        var count = characters.count
         if alphabet == .standard {
-            guard length % 4 == 0 else { return nil }
-            padding = text.suffix(2).reduce(0) { $1 == UInt8(ascii: "=") ? $0 + 1 : 0 }
+            guard count % 4 == 0 else { return nil }
+            // Two at most.
+            for _ in 0..<2 where count > 0 && characters[count - 1] == UInt8(ascii: "=") { count -= 1 }
         }
-        let count = length - padding
         // One character has less than a byte. Where the text is padded, the length says how many are missing.
         guard count % 4 != 1 else { return nil }
         let values = alphabet.values
@@ -41,8 +41,11 @@ package enum Base64 {
         bytes.reserveCapacity(count / 4 * 3 + 2)
         var bits: UInt32 = 0
         var held = 0
-        for character in text.prefix(count) {
-            let value = values[Int(character)]
+        var index = 0
+        // A plain loop over an array is fast without optimization as well.
+        while index < count {
+            let value = values[Int(characters[index])]
+            index += 1
             guard value != none else { return nil }
             bits = bits << 6 | UInt32(value)
             held += 6

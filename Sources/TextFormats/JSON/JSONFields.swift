@@ -2,16 +2,8 @@
 ///
 /// `Field`'s raw values are the member names as they stand in the JSON text. At most 64 of them.
 public struct JSONFields<Field: Sendable>: Sendable {
-    @usableFromInline
-    struct Entry: Sendable {
-        @usableFromInline var start: Int
-        @usableFromInline var count: Int
-        @usableFromInline var field: Field
-    }
-
-    @usableFromInline var entries: [Entry] = []
-    /// All names behind one another: one buffer to compare with, whatever the number of fields.
-    @usableFromInline var names: [UInt8] = []
+    @usableFromInline var fields: [Field] = []
+    @usableFromInline var names = JSONNames()
 
     public init() where Field: CaseIterable & RawRepresentable, Field.RawValue == String {
         self.init(Field.allCases.map { ($0.rawValue, $0) })
@@ -23,10 +15,10 @@ public struct JSONFields<Field: Sendable>: Sendable {
     /// Members whose names are settings; of two with one name the first is read.
     public init(_ named: [(name: String, field: Field)]) {
         for (name, field) in named {
-            entries.append(Entry(start: names.count, count: name.utf8.count, field: field))
-            names += Array(name.utf8)
+            fields.append(field)
+            names.append(name)
         }
-        precondition(entries.count <= 64, "JSONReader keeps the fields it has seen in 64 bits")
+        precondition(fields.count <= 64, "JSONReader keeps the fields it has seen in 64 bits")
     }
 
     /// Finds the field named by `key`, which lies within `bytes`.
@@ -34,10 +26,36 @@ public struct JSONFields<Field: Sendable>: Sendable {
     /// - Returns: the field and its position among the fields; `nil` where no such member is read.
     @inlinable
     public func find(_ bytes: [UInt8], _ key: Range<Int>) -> (index: Int, field: Field)? {
-        for (index, entry) in entries.enumerated() where entry.count == key.count {
-            var offset = 0
-            while offset < entry.count, bytes[key.lowerBound + offset] == names[entry.start + offset] { offset += 1 }
-            if offset == entry.count { return (index, entry.field) }
+        names.index(from: key.lowerBound, to: key.upperBound, in: bytes).map { ($0, fields[$0]) }
+    }
+}
+
+/// Names to compare raw bytes with, whatever they stand for.
+@usableFromInline
+struct JSONNames: Sendable {
+    /// Where each name begins; the last is where all end.
+    @usableFromInline var starts = [0]
+    /// All names behind one another: one buffer to compare with, whatever the number of fields.
+    @usableFromInline var bytes: [UInt8] = []
+
+    mutating func append(_ name: String) {
+        bytes += Array(name.utf8)
+        starts.append(bytes.count)
+    }
+
+    /// The position, among the names, of the first that equals `text[start..<end]`.
+    @inlinable
+    func index(from start: Int, to end: Int, in text: [UInt8]) -> Int? {
+        var index = 0
+        while index < starts.count - 1 {
+            let first = starts[index]
+            let count = starts[index + 1] - first
+            if count == end - start {
+                var offset = 0
+                while offset < count, text[start + offset] == bytes[first + offset] { offset += 1 }
+                if offset == count { return index }
+            }
+            index += 1
         }
         return nil
     }

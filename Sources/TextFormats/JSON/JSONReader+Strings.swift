@@ -10,19 +10,19 @@ extension JSONReader {
         var index = start
         while index < bytes.count {
             let byte = bytes[index]
-            switch byte {
-            case UInt8(ascii: "\""):
+            // Comparisons, as a switch over ranges is slow without optimization.
+            if byte == UInt8(ascii: "\"") {
                 position = index + 1
                 return (start..<index, isEscaped)
-            case UInt8(ascii: "\\"):
+            } else if byte == UInt8(ascii: "\\") {
                 isEscaped = true
                 if isRead { _ = try escape(at: &index) } else { try passEscape(at: &index) }
-            case 0x20..<0x80:
-                index += 1
-            case 0x80...:
-                index += try lengthOfSequence(at: index)
-            default:
+            } else if byte < 0x20 {
                 throw .badString
+            } else if byte < 0x80 {
+                index += 1
+            } else {
+                index += try lengthOfSequence(at: index)
             }
         }
         throw .truncated
