@@ -43,7 +43,10 @@ struct SQLStatements {
         return statements
     }
 
-    private func isNext(_ word: String) -> Bool { bytes[position...].starts(with: word.utf8) }
+    private func isNext(_ word: String) -> Bool {
+        // Most bytes already differ from the first.
+        word.utf8.first == bytes[position] && bytes[position...].starts(with: word.utf8)
+    }
 
     /// Goes behind the next `end` that begins after what opened it, which has as many bytes at most.
     private mutating func pass(through end: String) {
