@@ -177,7 +177,7 @@ import UserRequests
             try await install(host, in: world)
             try await world.pool.query("INSERT INTO users (id) VALUES (public.spelled(\(host.ids[0])))")
             try await world.deliver(
-                #"{"id":"e1","type":"RENEWAL","app_user_id":"\#(host.others[0])","aliases":["\#(host.others[0])","x"]}"#
+                #"{"id":"e1","type":"EXPIRATION","app_user_id":"\#(host.others[0])","aliases":["\#(host.others[0])","x"]}"#
             )
             try await world.work()
             #expect(

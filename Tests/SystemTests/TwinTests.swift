@@ -48,7 +48,7 @@ import UserRequests
         try await World.with { world in
             try await world.add(Self.composed)
             try await world.deliver(
-                #"{"id":"e1","type":"RENEWAL","app_user_id":"\#(names[0])","aliases":["\#(names[0])","\#(names[1])"]}"#
+                #"{"id":"e1","type":"EXPIRATION","app_user_id":"\#(names[0])","aliases":["\#(names[0])","\#(names[1])"]}"#
             )
             try await world.work()
             #expect(
