@@ -6,7 +6,7 @@ import Testing
 /// Two worker processes at once, and everything that may happen to them: what is left is what an undisturbed run leaves.
 struct FaultRunTests {
     /// A store that takes its time, so that work lasts longer than any fault.
-    private static let crowd = FaultRuns.isFull ? Crowd(percent: 35, latency: 60) : Crowd(percent: 20, latency: 105)
+    private static let crowd = FaultRuns.isFull ? Crowd(percent: 35, latency: 60) : Crowd(percent: 12, latency: 175)
 
     @Test("109, 167: a fault that passes changes nothing", arguments: Fault.chosen(Fault.all.dropFirst()))
     func alone(fault: Fault) async throws { try await Self.run(fault, kills: 0) }
