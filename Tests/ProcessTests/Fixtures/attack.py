@@ -1,11 +1,10 @@
 """Holds connections to a server as an attacker would, and tells how the server fares.
 
-    attack.py KIND COUNT SECONDS PATIENCE PORT [PID] [TOKEN]
+    attack.py KIND COUNT SECONDS PORT [PID] [TOKEN]
 
 COUNT connections come from 127.0.0.1, and once a second somebody at 127.0.0.2 asks for /health/live. Printed is JSON:
 `held`: connections that the server still has at the end; `worst`: seconds of the slowest answer to the other one, null where
-one failed; `rss_kib`: the most memory that PID had. The end comes after SECONDS, or up to PATIENCE seconds later where the
-server still has connections: on a busy machine the last answer, from which its deadline counts, may be sent late.
+one failed; `rss_kib`: the most memory that PID had.
 """
 
 import json
@@ -15,10 +14,9 @@ import sys
 import threading
 import time
 
-kind, count, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[5])
-seconds, patience = float(sys.argv[3]), float(sys.argv[4])
-pid = sys.argv[6] if len(sys.argv) > 6 else None
-token = sys.argv[7] if len(sys.argv) > 7 else ""
+kind, count, seconds, port = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+pid = sys.argv[5] if len(sys.argv) > 5 else None
+token = sys.argv[6] if len(sys.argv) > 6 else ""
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -95,7 +93,7 @@ for _ in range(count):
         threads[-1].start()
 
 worst, rss, ends = 0.0, memory(), time.monotonic() + seconds
-while time.monotonic() < ends or held() and time.monotonic() < ends + patience:
+while time.monotonic() < ends:
     try:
         took = ask()
     except OSError:
