@@ -98,13 +98,13 @@ case $sanitizer in
         # The toolchain brings one; a toolchain manager's is on the PATH.
         clang=$(dirname "$(realpath "$(command -v swift)")")/clang
         [[ -x $clang ]] || clang=clang
-        "$clang" -O1 -g -fPIC -c deploy/tsan-mutex.c -o "$shim"
+        "$clang" -O1 -g -fPIC -c Tests/Sanitizers/tsan-mutex.c -o "$shim"
         build_arguments+=(-Xlinker "$shim")
         test_arguments+=(-Xlinker "$shim")
         ;;
     address)
         export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-}
-        export LSAN_OPTIONS=suppressions=$PWD/deploy/lsan-suppressions.txt:print_suppressions=0:${LSAN_OPTIONS:-}
+        export LSAN_OPTIONS=suppressions=$PWD/Tests/Sanitizers/lsan-suppressions.txt:print_suppressions=0:${LSAN_OPTIONS:-}
         ;;
 esac
 
@@ -127,10 +127,10 @@ if step build swift build --build-tests --explicit-target-dependency-import-chec
         fi
     fi
 fi
-step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules deploy/alerts_test.yml' || true
-step metrics python3 deploy/check_metrics.py || true
-step words python3 deploy/check_words.py || true
-step kubernetes python3 deploy/check_kubernetes.py || true
+step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules Tests/Checks/alerts_test.yml' || true
+step metrics python3 Tests/Checks/check_metrics.py || true
+step words python3 Tests/Checks/check_words.py || true
+step kubernetes python3 Tests/Checks/check_kubernetes.py || true
 if [[ -n $built ]]; then
     binary=$(swift build --show-bin-path "${build_arguments[@]}")/entitlement-sync
     # shellcheck disable=SC2016 # It is the inner shell's to expand.

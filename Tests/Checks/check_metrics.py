@@ -5,14 +5,14 @@ What is exported is read from the sources: each counter, gauge, timer and record
 that Sources/Telemetry gives its series. A timer or an aggregating recorder is a histogram: its bare name is no series.
 Prints every name that is wrong, and ends with 1 where there is one.
 
-    deploy/check_metrics.py [FILE]...
+    Tests/Checks/check_metrics.py [FILE]...
 """
 
 import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PREFIX = "entitlement_sync_"
 COMMENT = re.compile(r"(?m)^\s*//.*$")
 # A name's declaration: `static let breaker = "entitlement_sync_..."`, or `= name("...")` where Telemetry makes its own.

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-DEPLOY = pathlib.Path(__file__).resolve().parent
+DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy"
 NAMED = re.compile(r"\b(?:MODE|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
 
 
