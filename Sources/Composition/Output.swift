@@ -52,6 +52,12 @@ package enum Output {
         return isWell ? "\u{1b}[32mok\u{1b}[0m" : "\u{1b}[31m!!\u{1b}[0m"
     }
 
+    /// Says on stderr what a program's log is to have of a wait: a terminal has a bar.
+    package static func note(_ sentence: String) {
+        guard isatty(STDERR_FILENO) == 0 else { return }
+        write("entitlement-sync: \(sentence)\n", to: .standardError)
+    }
+
     /// A progress bar on stderr, if that is a terminal.
     package static func progress(_ done: Int, of total: Int) {
         guard isatty(STDERR_FILENO) == 1, total > 1 else { return }

@@ -27,7 +27,7 @@ package enum StrayVariables {
             .filter { $0.utf8.count <= 64 && $0.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
             .compactMap { name -> Finding? in
                 let upper = name.uppercased()
-                if let like = nearest(upper) { return Finding(name: name, like: like) }
+                if let like = SimilarNames.nearest(to: upper, among: known) { return Finding(name: name, like: like) }
                 return families.contains(where: upper.hasPrefix) && !isOfService(upper) ? Finding(name: name) : nil
             }
         return Array(findings.sorted { $0.name < $1.name }.prefix(most))
@@ -36,31 +36,5 @@ package enum StrayVariables {
     /// Kubernetes gives each container the addresses of services, whose names may begin as ours.
     private static func isOfService(_ name: String) -> Bool {
         ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"].contains { name.contains($0) } || name.hasSuffix("_PORT")
-    }
-
-    /// The known variable that a name differs from by two slips at most; slips seldom are in the first letter.
-    private static func nearest(_ name: String) -> String? {
-        let letters = Array(name.utf8)
-        return known.lazy.compactMap { candidate -> (name: String, slips: Int)? in
-            let other = Array(candidate.utf8)
-            guard other.first == letters.first, abs(other.count - letters.count) <= 2 else { return nil }
-            let slips = distance(letters, other)
-            return slips <= 2 ? (candidate, slips) : nil
-        }.min { ($0.slips, $0.name) < ($1.slips, $1.name) }?.name
-    }
-
-    /// Letters that are missing, too many, or others.
-    private static func distance(_ one: [UInt8], _ other: [UInt8]) -> Int {
-        var row = Array(0...other.count)
-        for (line, letter) in one.enumerated() {
-            var diagonal = row[0]
-            row[0] = line + 1
-            for (place, counterpart) in other.enumerated() {
-                let next = min(row[place] + 1, row[place + 1] + 1, diagonal + (letter == counterpart ? 0 : 1))
-                diagonal = row[place + 1]
-                row[place + 1] = next
-            }
-        }
-        return row[other.count]
     }
 }

@@ -125,15 +125,26 @@ struct HostAdapter {
             if ["42P01", "42703", "42883", "42804"].contains(error.sqlState) {
                 throw MigrationError(
                     .adapter,
-                    "the host adapter does not fit the host's tables (\(error.message)); load the host's schema first, or"
+                    "the host adapter does not fit the host's tables (\(error.message)\(Self.place(of: error))); load the host's schema first, or"
                         + " pass --adapter FILE with functions for your tables"
                 )
             }
             if error.sqlState == "42501" || error.sqlState == "55P03" {
                 throw MigrationError(error, doing: "the host adapter")
             }
-            throw MigrationError(.adapter, "the host adapter's SQL fails: \(error.message); mend the file")
+            throw MigrationError(
+                .adapter,
+                "the host adapter's SQL fails: \(error.message)\(Self.place(of: error)); mend the file"
+            )
         }
+    }
+
+    /// The adapter's function in which an error arose, and its line there, as far as the server says so.
+    private static func place(of error: PostgresError) -> String {
+        let places =
+            /unction "?(?:entitlement_sync_host\.)?(?<name>[a-z_]+)(?:\([^)]*\))?"?(?: statement (?<part>\d+))?(?: (?:near )?line (?<line>\d+))?/
+        guard let match = error.detail?.firstMatch(of: places), match.name != "inline_code_block" else { return "" }
+        return ", in \(match.name)" + (match.line.map { " line \($0)" } ?? match.part.map { " statement \($0)" } ?? "")
     }
 
     /// What the installed adapter gives that the worker can't read.

@@ -79,7 +79,8 @@ package struct Controls: Sendable {
     package func grants() async throws -> [GrantRow] {
         try await pool.query(
             """
-            SELECT g.id, coalesce(u.user_id, ''), to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            SELECT g.id, coalesce(u.user_id, ''), CASE WHEN isfinite(g.until) THEN to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                        ELSE g.until::text END,
                    g.reason, g.granted_by, g.revoked_at IS NULL AND g.until > now()
               FROM entitlement_sync."grant" AS g
               JOIN entitlement_sync.user_sync AS u ON u.user_key = g.user_key

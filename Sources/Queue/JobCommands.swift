@@ -41,6 +41,74 @@ package struct JobCommands: Sendable {
         try await pool.query("SELECT entitlement_sync.requeue_dead(\([id]))").first?.decode(Int32.self) == 1
     }
 
+    /// Puts all dead jobs of an error back, a batch after the other.
+    ///
+    /// - Returns: how many are queued; left out are those whose users have such a job queued already.
+    package func retryAll(error: String) async throws -> Int {
+        var (retried, after) = (0, UUID(uuid: (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)))
+        while true {
+            let ids = try await pool.query(
+                """
+                SELECT h.id FROM entitlement_sync.job_history AS h
+                 WHERE h.state = 'dead' AND h.last_error = \(error) AND h.id > \(after) ORDER BY h.id LIMIT 1000
+                """
+            ).map { row in try row.decode(UUID.self) }
+            guard let last = ids.last else { return retried }
+            retried += Int(try await pool.query("SELECT entitlement_sync.requeue_dead(\(ids))").one.decode(Int32.self))
+            after = last
+        }
+    }
+
+    /// A job that waits or runs.
+    package struct Waiting: Sendable, Encodable {
+        package var id: String
+        package var reference: String
+        package var kind: String
+        package var userID: String?
+        package var lane: String
+        package var state: String
+        /// Until it is due, in seconds; `nil` for one that is due, that runs, or that follows another.
+        package var waitSeconds: Double?
+        package var attempt: Int32
+        package var lastError: String?
+
+        enum CodingKeys: String, CodingKey {
+            case id, reference, kind, lane, state, attempt
+            case userID = "user_id"
+            case waitSeconds = "wait_seconds"
+            case lastError = "last_error"
+        }
+    }
+
+    /// Jobs that wait or run, in the order in which workers take them.
+    ///
+    /// `userID`: only those of a user.
+    package func list(of userID: String? = nil, limit: Int32) async throws -> [Waiting] {
+        try await pool.query(
+            """
+            SELECT j.id::text, entitlement_sync.reference_of('R', j.id),
+                   CASE j.kind WHEN 0 THEN 'restore' ELSE 'reconcile' END, u.user_id,
+                   CASE j.lane WHEN 0 THEN 'restore' WHEN 1 THEN 'event' WHEN 2 THEN 'background' ELSE 'quarantine' END,
+                   CASE WHEN q.owner IS NOT NULL AND q.active = j.kind AND NOT j.follows THEN 'running' ELSE 'queued' END,
+                   CASE WHEN q.owner IS NULL AND j.due > now() THEN extract(epoch FROM j.due - now())::double precision END,
+                   j.attempt::integer, j.error
+              FROM entitlement_sync.queue AS q
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = q.user_key
+             CROSS JOIN LATERAL (VALUES
+                   (q.restore_id, 0, q.lane, q.restore_due, q.restore_attempt, q.restore_error, false),
+                   (q.reconcile_id, 1, CASE q.lane WHEN 9 THEN 9 ELSE q.reconcile_lane END, q.reconcile_due,
+                    q.reconcile_attempt, q.reconcile_error, false),
+                   (q.restore_next, 0, q.lane, NULL, 0, NULL, true),
+                   (q.reconcile_next, 1, q.reconcile_lane, NULL, 0, NULL, true)
+                   ) AS j (id, kind, lane, due, attempt, error, follows)
+             WHERE j.id IS NOT NULL
+               AND (\(userID) IS NULL OR u.user_id = coalesce(entitlement_sync.host_id(\(userID)), \(userID)))
+             ORDER BY j.lane, j.follows, j.due, j.id
+             LIMIT \(limit)
+            """
+        ).map { row in try row.decode(into: Waiting.init) }
+    }
+
     package enum Cancellation: String, Sendable { case canceled, asked, notFound = "not_found" }
 
     /// Cancels a queued job at once; a running one is asked to end before its effects are written.

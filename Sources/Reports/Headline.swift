@@ -136,7 +136,7 @@ extension RunReport {
             happened: "The run is done, and nothing was written, for it was only observed: of "
                 + "\(Figures.count(usersRead, "user")), \(change).",
             next: "Compare it with what the application did:",
-            command: "entitlement-sync score"
+            command: "entitlement-sync shadow"
         )
     }
 

@@ -113,15 +113,25 @@ package struct Requests: Sendable {
         return try rows.map { row throws(PostgresError) in try row.decode(into: JobStatus.init) }
     }
 
+    /// The jobs with a reference; two may share one.
+    package func jobs(reference: String) async throws(PostgresError) -> [UUID] {
+        try await pool.query(
+            "SELECT s.id FROM entitlement_sync.job_status AS s WHERE s.reference = \(reference) ORDER BY s.id"
+        )
+        .map { row throws(PostgresError) in try row.decode(UUID.self) }
+    }
+
     /// Dead jobs, newest first.
-    package func dead(limit: Int32) async throws(PostgresError) -> [JobStatus] {
+    ///
+    /// `error`: only those that ended with it.
+    package func dead(error: String? = nil, limit: Int32) async throws(PostgresError) -> [JobStatus] {
         let rows = try await pool.query(
             """
             SELECT s.id, s.reference, s.kind, s.user_id, s.state, s.outcome, s.message_key, s.ticket_id, s.attempt,
                    to_char(s.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
                    to_char(s.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), s.last_error
               FROM entitlement_sync.job_status AS s
-             WHERE s.state = 'dead'
+             WHERE s.state = 'dead' AND (\(error) IS NULL OR s.last_error = \(error))
              ORDER BY s.finished_at DESC
              LIMIT \(limit)
             """

@@ -6,6 +6,10 @@ package struct Timeline: Sendable {
         package var at: String
         package var kind: String
         package var text: String
+
+        package init(at: String, kind: String, text: String) {
+            (self.at, self.kind, self.text) = (at, kind, text)
+        }
     }
 
     private let pool: PostgresPool

@@ -88,25 +88,25 @@ struct PastTests {
     @Test func `score lists where the application did something else than MODE=observe`() async throws {
         let simulator = try await Simulator(scenario: Self.scenario)
         try await Site.with(store: simulator.url, settings: ["MODE": "observe"]) { site in
-            let none = try await site.run("score")
+            let none = try await site.run("shadow")
             #expect(none.code == 0 && none.out.contains("MODE=observe"), "\(none)")
             try await site.execute(
                 Self.users + "SELECT entitlement_sync.request_reconcile(u.id) FROM users AS u;"
             )
             #expect(try await site.run("worker", "--until-idle").code == 0)
             try await site.execute("UPDATE users SET type = 'subscriber' WHERE id = 'payer'")
-            let score = try await site.run("score", "--output", "json")
-            #expect(score.code == 0 && score.err == "", "\(score)")
-            let lines = try score.out.split(separator: "\n").map { try Self.object(String($0)) }
+            let shadow = try await site.run("shadow", "--output", "json")
+            #expect(shadow.code == 0 && shadow.err == "", "\(shadow)")
+            let lines = try shadow.out.split(separator: "\n").map { try Self.object(String($0)) }
             let kinds = lines.dropLast().map { "\($0["user_id"] ?? "") \($0["difference"] ?? "")" }
             #expect(Set(kinds) == ["plus would_promote", "lapsed would_demote"])
             #expect(lines.dropLast().allSatisfy { ($0["explanation"] as? String)?.isEmpty == false })
             let summary = try #require(lines.last?["summary"] as? [String: Any])
             #expect(Set(summary.keys) == ["users", "compared", "agreeing", "agreement", "kinds"])
             #expect(summary["agreement"] as? Double == 0.5 && summary["compared"] as? Int == 4)
-            let text = try await site.run("score")
+            let text = try await site.run("shadow")
             #expect(text.out.contains("2 of 4 users agree with the application, 50.0 %"), "\(text)")
-            let csv = try await site.run("score", "--csv", "--since", "2099-01-01")
+            let csv = try await site.run("shadow", "--csv", "--since", "2099-01-01")
             #expect(csv.code == 0 && csv.out.split(separator: "\r\n").count == 1, "\(csv)")
         }
     }

@@ -109,7 +109,7 @@ import Testing
                     ),
                 "\(run)"
             )
-            #expect(run.out.contains("entitlement-sync score") && run.out.contains("run, only observed"), "\(run)")
+            #expect(run.out.contains("entitlement-sync shadow") && run.out.contains("run, only observed"), "\(run)")
             let json = try await site.run("runs", "report", "1")
             for word in [#""observed":true"#, #""applied":0"#, #""demotions":2"#, #""announced_demotions":0"#] {
                 #expect(json.out.contains(word), "\(word) in \(json)")
@@ -170,7 +170,7 @@ import Testing
         (["reconcile", "--all", "--listed-only"], 64, "with --since"),
         (["reconcile", "--since", "2026-01-01T00:00:00Z", "--listed-only", "--dry-run"], 64, "without --dry-run"),
         (["reconcile", "--since", "yesterday"], 65, "--since"), (["runs", "show", "7"], 65, "no run"),
-        (["runs", "release", "7", "--hash", "abc"], 65, "64 hexadecimal"),
+        (["runs", "release", "7", "--hash", "abc"], 65, "first 12 hexadecimal digits"),
         (["schedule", "set", "x", "--cron", "61 * * * *"], 65, "--cron: minute"),
         (["schedule", "set", "x", "--cron", "@daily", "--zone", "Mars"], 65, "--zone"),
         (["schedule", "set", "X y", "--cron", "@daily"], 65, "NAME"),

@@ -12,7 +12,7 @@ struct UsageTests {
         let ending = try await Site.run(command.words, settings: [:])
         #expect(ending.code == 64, "\(ending)")
         #expect(ending.out == "")
-        #expect(ending.err.hasPrefix("Error: Unknown option '--no-such-flag'\nUsage: "), "\(ending)")
+        #expect(ending.err.hasPrefix("entitlement-sync: Unknown option '--no-such-flag'\nUsage: "), "\(ending)")
     }
 
     @Test(
@@ -22,26 +22,29 @@ struct UsageTests {
             ("explain user-1 --reply tlh", "--reply: give one of de, en, es, fr, it, pt"),
             ("explain user-1 --reply --at 2026-11-23", "leave out --at"),
             ("replay", "name at least one user, or --all"), ("replay user-1 --all", "name at least one user, or --all"),
-            ("replay --all --limit -1", "--limit"), ("score --limit=-1", "--limit: give 0 or more"),
+            ("replay --all --limit -1", "--limit"), ("shadow --limit=-1", "--limit: give 0 or more"),
             ("grant add", "<user>"), ("grant add user-1 --reason r", "--until"),
             ("grant add user-1 --until 2099-01-01", "--reason"), ("grant revoke", "<id>"),
             ("grant revoke first", "'first' is invalid for '<id>'"), ("adopt", "--file"), ("sandbox allow", "<user>"),
             ("sandbox allow user-1", "--until"), ("pause", "<what>"),
             ("resume everything", "'demotions', 'transfers' or 'all'"),
-            ("queue retry", "<id>"), ("queue cancel", "<id>"), ("queue dead --limit 0", "--limit: give 1 to"),
+            ("queue retry", "name a job, or an error"), ("queue cancel", "<job>"),
+            ("queue dead --limit 0", "--limit: give 1 to"),
             ("simulate", "--scenario"), ("simulate --scenario x --port 70000", "--port: give 0 to 65535"),
             ("bench --jobs 1", "--jobs: give 1000"), ("restore user-1 --wait soon", "'soon' is invalid for '--wait"),
             ("restore user-1 --wait 86401", "--wait: give seconds"),
             ("restore user-1 --output xml", "'text' and 'json'"),
             ("migrate --adapter", "--adapter"), ("no-such-command", "no-such-command"),
-            ("queue no-such-command", "no-such-command"),
+            ("queue no-such-command", "no-such-command"), ("reconcil user-1", "did you mean reconcile?"),
+            ("runs sow 1", "no command runs sow; did you mean show?"), ("uninstall", "--dry-run: give it"),
+            ("completion tcsh", "'bash', 'zsh' or 'fish'"),
         ]
     )
     func missingArgument(line: String, text: String) async throws {
         let ending = try await Site.run(line.split(separator: " ").map(String.init), settings: [:])
         #expect(ending.code == 64, "\(ending)")
         #expect(ending.out == "")
-        #expect(ending.err.hasPrefix("Error: ") && ending.err.contains(text), "\(ending)")
+        #expect(ending.err.hasPrefix("entitlement-sync: ") && ending.err.contains(text), "\(ending)")
     }
 
     @Test("Every fault of the configuration is listed at once", arguments: Command.all.filter { $0.need != .nothing })
@@ -131,7 +134,8 @@ struct UsageTests {
             (["grant", "revoke", "77"], "no grant 77 is in force"), (["adopt", "--file", "/nonexistent"], "--file"),
             (["adopt", "--file", noHead], "line 1"), (["adopt", "--file", twoRows], "line 3: user_id: no such user"),
             (["sandbox", "allow", "nobody", "--until", "2099-01-01"], "user_id: no such user"),
-            (["queue", "retry", "soon"], "ID: a job's id is a UUID"), (["queue", "retry", Command.job], "no dead job"),
+            (["queue", "retry", "soon"], "JOB: give a reference such as R-7K3Q-92"),
+            (["queue", "retry", Command.job], "JOB: it is not dead"),
             (["queue", "cancel", Command.job], "no queued or running job"),
             (["simulate", "--scenario", "/nonexistent"], "/nonexistent cannot be read"),
             (
@@ -161,6 +165,8 @@ struct UsageTests {
                     ["grant", "add", "user-1", "--until", "2020-01-01", "--reason", "r"],
                     "is over already and gives no access"
                 ),
+                (["grant", "add", "user-1", "--until", "never", "--reason", "r"], "the user will be checked"),
+                (["grant", "list"], "infinity"), (["doctor", "--quiet"], "All is well.\n"),
                 (
                     ["sandbox", "allow", "user-1", "--until", "2020-01-01"],
                     "do not count: 2020-01-01T00:00:00Z is over"

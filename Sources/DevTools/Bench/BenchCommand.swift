@@ -14,7 +14,8 @@ import UnixSignals
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench",
-        abstract: "Measures the worker beside what the same machine does without it."
+        abstract: "Measures the worker beside what the same machine does without it.",
+        examples: ["bench --only throughput", "bench --full --output json"]
     )
 
     @Option(help: "Jobs in each measurement.")

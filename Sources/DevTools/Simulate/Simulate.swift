@@ -11,7 +11,13 @@ import UnixSignals
 package let developmentCommands: [any ParsableCommand.Type] = [Simulate.self, BenchCommand.self]
 
 struct Simulate: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Runs an HTTP double of the stores for demos and tests.")
+    static let configuration = CommandConfiguration(
+        abstract: "Runs an HTTP double of the stores for demos and tests.",
+        examples: [
+            "simulate --scenario deploy/simulator.example.yaml --port 9000",
+            "simulate --scenario deploy/simulator.example.yaml --files simulated",
+        ]
+    )
 
     @Option(help: "The port to listen on; 0 takes a free one.")
     var port = 0

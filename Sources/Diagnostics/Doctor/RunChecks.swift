@@ -75,7 +75,7 @@ struct RunChecks {
         let share = judged == 0 ? "no user to compare" : "\(agreeing) of \(judged) users agree with the host"
         return Check(
             "shadow",
-            fine: "of the newest decisions that were only observed, \(share), \(apart) apart; entitlement-sync score"
+            fine: "of the newest decisions that were only observed, \(share), \(apart) apart; entitlement-sync shadow"
                 + " lists the rest"
         )
     }

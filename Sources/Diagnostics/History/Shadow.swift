@@ -78,7 +78,7 @@ package struct Shadow: Sendable {
     /// Counts all users whose newest decision was only observed, and is not older than `since`, by kind.
     ///
     /// `hand` gets each difference, in the order of users' keys.
-    package func score(since: PostgresTimestamp?, _ hand: (Line) throws -> Void) async throws -> [Kind: Int] {
+    package func compare(since: PostgresTimestamp?, _ hand: (Line) throws -> Void) async throws -> [Kind: Int] {
         var counts: [Kind: Int] = [:]
         var last: Int64 = 0
         while true {

@@ -16,6 +16,18 @@ struct Moment {
         return (Instant(timestamp) + .microseconds(unit - 1)).timestamp
     }
 
+    /// The end of what does not end by itself is written `never`.
+    ///
+    /// - Throws: `CommandFailure` that names the argument.
+    init(end argument: String, name: String) throws {
+        guard argument == "never" || argument == "infinity" else {
+            self = try Moment(argument: argument, name: name)
+            return
+        }
+        text = "infinity"
+        timestamp = .infinity
+    }
+
     /// - Throws: `CommandFailure` that names the argument.
     init(argument: String, name: String) throws {
         let full = argument.count == 10 ? argument + "T00:00:00Z" : argument
@@ -56,10 +68,7 @@ struct ProofArgument: Encodable {
         store = words.count == 2 ? words[0] : usual
         value = String(argument[argument.index(after: equals)...])
         guard value.hasPrefix("@") else { return }
-        guard let text = textOfFile(String(value.dropFirst())) else {
-            throw CommandFailure(.data, "\(name): the file can't be read as UTF-8 text: \(value.dropFirst())")
-        }
-        value = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        value = try textOfFile(String(value.dropFirst()), of: name).trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
     /// Turns arguments into the JSON that `request_restore` takes.
@@ -71,7 +80,16 @@ struct ProofArgument: Encodable {
     }
 }
 
-/// A file's text; `nil` where it can't be read as UTF-8.
-func textOfFile(_ path: String) -> String? {
-    FileManager.default.contents(atPath: path).flatMap { String(data: $0, encoding: .utf8) }
+/// A file's text.
+///
+/// - Throws: `CommandFailure` that names the argument and says why the file can't be read.
+func textOfFile(_ path: String, of argument: String) throws -> String {
+    guard let data = FileManager.default.contents(atPath: path) else {
+        let why = FileManager.default.fileExists(atPath: path) ? "this user may not read it" : "there is none"
+        throw CommandFailure(.data, "\(argument): the file can't be read: \(why): \(path)")
+    }
+    guard let text = String(data: data, encoding: .utf8) else {
+        throw CommandFailure(.data, "\(argument): the file can't be read: it is no UTF-8 text: \(path)")
+    }
+    return text
 }

@@ -9,9 +9,12 @@ import Reports
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Checks connection, schema, roles, laws, leases and alarms, and says how to mend each."
+        abstract:
+            "Checks connection, schema, database roles, invariants, leases and alarms, and says how to mend each.",
+        examples: ["doctor", "doctor --quiet"]
     )
 
+    @Flag(help: "Print only what is not well.") var quiet = false
     @OptionGroup var options: OutputOptions
 
     func run() async throws {
@@ -54,7 +57,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     private func print(_ checks: [Check], _ status: ExitStatus = .done) throws -> ExitStatus {
         let ok = checks.allSatisfy(\.ok)
-        let lines = checks.flatMap { check in
+        let lines = checks.filter { !quiet || !$0.ok }.flatMap { check in
             ["\(Output.mark(check.ok))  \(check.name): \(check.detail)"] + (check.ok ? [] : ["      -> \(check.fix)"])
         }
         let document: JSONObject = ["ok": ok, "checks": checks]

@@ -9,7 +9,10 @@ import SupportDesk
 import UserRequests
 
 struct Explain: DatabaseCommand {
-    static let configuration = CommandConfiguration(abstract: "Says in plain sentences why a user is what they are.")
+    static let configuration = CommandConfiguration(
+        abstract: "Says in plain sentences why a user is what they are.",
+        examples: ["explain uid-1", "explain uid-1 --at 2027-01-31T12:00:00Z"]
+    )
 
     @Argument(help: "The user's id.")
     var user: String
@@ -39,8 +42,12 @@ struct Explain: DatabaseCommand {
 
     func answer(_ database: Database) async throws -> Answer {
         let moment = try at.map { try Moment(argument: $0, name: "--at") }
-        guard let events = try await Timeline(pool: database.pool).events(of: user, until: moment?.last) else {
+        guard var events = try await Timeline(pool: database.pool).events(of: user, until: moment?.last) else {
             throw CommandFailure(.data, "no such user; check the id's spelling and letter case")
+        }
+        if moment == nil {
+            let waiting = try await JobCommands(pool: database.pool).list(of: user, limit: 10)
+            events += waiting.map { Timeline.Event(at: events.last?.at ?? "", kind: "waiting", text: $0.sentence) }
         }
         let answer = try await reply(from: database.pool)
         var state: PastState?
@@ -62,6 +69,15 @@ struct Explain: DatabaseCommand {
     private func reply(from pool: PostgresPool) async throws -> Reply? {
         guard let reply, let json = try await Timeline(pool: pool).standing(of: user) else { return nil }
         return try UserStanding(json: json).reply(in: reply)
+    }
+}
+
+extension JobCommands.Waiting {
+    /// Says why a job waits and when its next attempt is due.
+    fileprivate var sentence: String {
+        let why = lastError.map { ": \($0), \(attempt) attempt\(attempt == 1 ? "" : "s")" } ?? ""
+        let next = waitSeconds.map { ", next in \(Int($0.rounded(.up))) s" } ?? ""
+        return "Job \(reference), a \(kind), \(state == "running" ? "runs" : "waits")\(why)\(next)."
     }
 }
 

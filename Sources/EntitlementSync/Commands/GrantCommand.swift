@@ -9,12 +9,21 @@ struct GrantCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "grant",
         abstract: "Gives, lists and revokes access by our own people.",
+        examples: ["grant add uid-1 --until 2027-01-31 --reason 'prize of the spring contest'", "grant list"],
         subcommands: [Add.self, List.self, Revoke.self]
     )
 
     struct Add: Command {
+        static let configuration = CommandConfiguration(
+            abstract: "Gives a user access until an instant, or for ever.",
+            examples: [
+                "grant add uid-1 --until 2027-01-31 --reason 'prize of the spring contest'",
+                "grant add uid-1 --until never --reason 'founding member'",
+            ]
+        )
+
         @Argument(help: "The user's id.") var user: String
-        @Option(help: "When it ends, such as 2027-01-31.") var until: String
+        @Option(help: "When it ends, such as 2027-01-31, or never.") var until: String
         @Option(help: "Why.") var reason: String
         @OptionGroup var options: OutputOptions
 
@@ -24,7 +33,7 @@ struct GrantCommand: AsyncParsableCommand {
             }
         }
 
-        func prepare() throws -> Moment { try Moment(argument: until, name: "--until") }
+        func prepare() throws -> Moment { try Moment(end: until, name: "--until") }
 
         func answer(_ until: Moment, _ database: Database) async throws -> Answer {
             let id = try await Controls(pool: database.pool).grant(user, until: until.timestamp, reason: reason)
@@ -38,6 +47,11 @@ struct GrantCommand: AsyncParsableCommand {
     }
 
     struct List: DatabaseCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Lists the grants with their ids.",
+            examples: ["grant list", "grant list --output json"]
+        )
+
         @OptionGroup var options: OutputOptions
 
         func answer(_ database: Database) async throws -> Answer {
@@ -53,6 +67,11 @@ struct GrantCommand: AsyncParsableCommand {
     }
 
     struct Revoke: DatabaseCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Ends a grant at once; the user is checked.",
+            examples: ["grant revoke 42", "grant revoke 42 --output json"]
+        )
+
         @Argument(help: "The grant's id.") var id: Int64
         @OptionGroup var options: OutputOptions
 
@@ -67,7 +86,8 @@ struct GrantCommand: AsyncParsableCommand {
 
 struct Adopt: Command {
     static let configuration = CommandConfiguration(
-        abstract: "Adopts a baseline of subscribers from a CSV file: user_id,until,reason."
+        abstract: "Adopts a baseline of subscribers from a CSV file: user_id,until,reason.",
+        examples: ["adopt --file baseline.csv", "adopt --file baseline.csv --output json"]
     )
 
     typealias Row = (userID: String, until: PostgresTimestamp, reason: String)
@@ -77,14 +97,21 @@ struct Adopt: Command {
     @OptionGroup var options: OutputOptions
 
     func prepare() throws -> [Row] {
-        guard let text = textOfFile(file) else { throw CommandFailure(.data, "--file: can't be read as UTF-8 text") }
-        return try Self.parse(text)
+        try Self.parse(try textOfFile(file, of: "--file"))
     }
 
     func answer(_ rows: [Row], _ database: Database) async throws -> Answer {
         do {
             let added = try await Controls(pool: database.pool).adopt(rows)
-            return Answer("\(added) of \(rows.count) grants added", json: ["rows": rows.count, "added": added])
+            let there = rows.count - added
+            let over = rows.count { $0.until.date <= .now }
+            let notes =
+                (there > 0 ? ["\(there) were there already"] : [])
+                + (over > 0 ? ["\(over) are over and give no access"] : [])
+            return Answer(
+                (["\(added) of \(rows.count) grants added"] + notes).joined(separator: "; "),
+                json: ["rows": rows.count, "added": added, "over": over]
+            )
         } catch let row as UnadoptableRow {
             // The head is line 1.
             throw CommandFailure(.data, "line \(row.index + 2): \(row.reason). \(row.hint) Nothing was adopted.")
@@ -106,7 +133,7 @@ struct Adopt: Command {
             guard fields.count == 3, !fields[0].isEmpty, !fields[2].isEmpty else {
                 throw CommandFailure(.data, "line \(index + 2): write user_id,until,reason")
             }
-            let until = try Moment(argument: fields[1], name: "line \(index + 2), until")
+            let until = try Moment(end: fields[1], name: "line \(index + 2), until")
             return (fields[0], until.timestamp, fields[2])
         }
     }
@@ -116,10 +143,16 @@ struct SandboxCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "sandbox",
         abstract: "Lets a user's sandbox purchases count for a time.",
+        examples: ["sandbox allow uid-1 --until 2027-01-31", "sandbox allow uid-1 --until 2027-01-31T18:00:00Z"],
         subcommands: [Allow.self]
     )
 
     struct Allow: Command {
+        static let configuration = CommandConfiguration(
+            abstract: "Lets a user's sandbox purchases count until an instant.",
+            examples: ["sandbox allow uid-1 --until 2027-01-31", "sandbox allow uid-1 --until 2027-01-31T18:00:00Z"]
+        )
+
         @Argument(help: "The user's id.") var user: String
         @Option(help: "When it ends, such as 2027-01-31.") var until: String
         @OptionGroup var options: OutputOptions

@@ -11,7 +11,8 @@ struct Inspect: AsyncParsableCommand {
         discussion: """
             Nothing is asked of a store and of the database. A proof that verifies was written by its store; whether it
             still holds, and for which user, is what the store says when it is asked.
-            """
+            """,
+        examples: ["inspect storekit_jws=@transaction.jws", "inspect app_receipt=@receipt.txt --output json"]
     )
 
     @Argument(
@@ -42,7 +43,7 @@ struct Inspect: AsyncParsableCommand {
                 case .onsideHistory:
                     Inspection(
                         onsideHistory: argument.value,
-                        keySet: try keys.map(Self.read),
+                        keySet: try keys.map { try textOfFile($0, of: "--keys") },
                         bundleID: runtime.config.onside?.bundleID
                     )
                 case .purchaseToken, .onsideOrderID, .transactionID, .orderID:
@@ -57,12 +58,5 @@ struct Inspect: AsyncParsableCommand {
             }
             return inspection.verifies ? .done : .data
         }
-    }
-
-    private static func read(_ path: String) throws -> String {
-        guard let text = textOfFile(path) else {
-            throw CommandFailure(.data, "--keys: \(path) can't be read as UTF-8 text; set the path of Onside's key set")
-        }
-        return text
     }
 }

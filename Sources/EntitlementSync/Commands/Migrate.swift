@@ -7,7 +7,10 @@ import Migrations
 import Reports
 
 struct Migrate: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Creates or updates the schema, then the host adapter.")
+    static let configuration = CommandConfiguration(
+        abstract: "Creates or updates the schema, then the host adapter.",
+        examples: ["migrate --dry-run", "migrate --adapter our-adapter.sql"]
+    )
 
     @Flag(help: "Say what would be applied, and write nothing.")
     var dryRun = false

@@ -7,6 +7,7 @@ struct OperatorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "operator",
         abstract: "Adds, lists, disables and resets those who work at the support desk, and signs them in here.",
+        examples: ["operator add dana --role agent", "operator login dana"],
         subcommands: [
             Add.self, List.self, Confirm.self, Link.self, Disable.self, Reset.self, Login.self, Logout.self,
             Sessions.self, Identify.self, BreakGlass.self, Provider.self,
@@ -15,7 +16,8 @@ struct OperatorCommand: AsyncParsableCommand {
 
     struct Add: Command {
         static let configuration = CommandConfiguration(
-            abstract: "Adds an operator, with a password for the first sign-in; the first one is an admin."
+            abstract: "Adds an operator, with a password for the first sign-in; the first one is an admin.",
+            examples: ["operator add dana --role agent", "operator add sam --role senior --user uid-7"]
         )
 
         @Argument(help: "The name to sign in with: a to z, 0 to 9, dot, hyphen, underscore.") var name: String
@@ -37,7 +39,10 @@ struct OperatorCommand: AsyncParsableCommand {
     }
 
     struct List: SignedInCommand {
-        static let configuration = CommandConfiguration(abstract: "Lists the operators; for admins and auditors.")
+        static let configuration = CommandConfiguration(
+            abstract: "Lists the operators; for admins and auditors.",
+            examples: ["operator list", "operator list --output json"]
+        )
 
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
@@ -63,7 +68,8 @@ struct OperatorCommand: AsyncParsableCommand {
             abstract:
                 "Confirms, as a second admin, an account that another one added or reset: it may decide from then on.",
             discussion:
-                "Where there is one admin alone, the schema's owner confirms: sign out, and run it as that user."
+                "Where there is one admin alone, the schema's owner confirms: sign out, and run it as that user.",
+            examples: ["operator confirm dana", "operator confirm dana --output json"]
         )
 
         @Argument(help: "The operator's name.") var name: String
@@ -78,7 +84,8 @@ struct OperatorCommand: AsyncParsableCommand {
 
     struct Link: SignedInCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Says which account in the app is an operator's own: no operator decides their own case."
+            abstract: "Says which account in the app is an operator's own: no operator decides their own case.",
+            examples: ["operator link dana --user uid-7", "operator link dana --user uid-7 --output json"]
         )
 
         @Argument(help: "The operator's name.") var name: String
@@ -93,7 +100,10 @@ struct OperatorCommand: AsyncParsableCommand {
     }
 
     struct Disable: SignedInCommand {
-        static let configuration = CommandConfiguration(abstract: "Ends what an operator may do, at once.")
+        static let configuration = CommandConfiguration(
+            abstract: "Ends what an operator may do, at once.",
+            examples: ["operator disable dana", "operator disable dana --output json"]
+        )
 
         @Argument(help: "The operator's name.") var name: String
         @OptionGroup var session: SessionOptions
@@ -107,7 +117,8 @@ struct OperatorCommand: AsyncParsableCommand {
 
     struct Reset: SignedInCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Gives an operator a password for a first sign-in again, and takes the second factor away."
+            abstract: "Gives an operator a password for a first sign-in again, and takes the second factor away.",
+            examples: ["operator reset dana", "operator reset dana --output json"]
         )
 
         @Argument(help: "The operator's name.") var name: String
@@ -126,7 +137,8 @@ struct OperatorCommand: AsyncParsableCommand {
 
     struct Sessions: SignedInCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Shows where the operator who is signed in here is signed in besides, and ends those sessions."
+            abstract: "Shows where the operator who is signed in here is signed in besides, and ends those sessions.",
+            examples: ["operator sessions", "operator sessions --end-others"]
         )
 
         @Flag(help: "Sign out everywhere else.") var endOthers = false
@@ -149,7 +161,10 @@ struct OperatorCommand: AsyncParsableCommand {
     }
 
     struct Logout: SignedInCommand {
-        static let configuration = CommandConfiguration(abstract: "Signs the operator out here.")
+        static let configuration = CommandConfiguration(
+            abstract: "Signs the operator out here.",
+            examples: ["operator logout", "operator logout --output json"]
+        )
 
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
@@ -195,7 +210,11 @@ extension OperatorCommand {
             abstract: "Says that an account is a person's at the identity provider.",
             discussion:
                 "For a name that was taken when the person came first, and for accounts from before the provider was in use. The"
-                + " account waits for another admin's word then."
+                + " account waits for another admin's word then.",
+            examples: [
+                "operator identify dana --subject 248289761001",
+                "operator identify dana --subject 248289761001 --output json",
+            ]
         )
 
         @Argument(help: "The operator's name.") var name: String
@@ -213,7 +232,8 @@ extension OperatorCommand {
         static let configuration = CommandConfiguration(
             commandName: "break-glass",
             abstract: "Marks an admin who signs in with a password also while an identity provider is in use.",
-            discussion: "For the case that the provider fails. Each use raises the alarm break_glass_used."
+            discussion: "For the case that the provider fails. Each use raises the alarm break_glass_used.",
+            examples: ["operator break-glass dana", "operator break-glass dana --off"]
         )
 
         @Argument(help: "The admin's name.") var name: String
@@ -234,7 +254,8 @@ extension OperatorCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows the identity provider that operators sign in through, or ends its use.",
             discussion:
-                "OIDC_ISSUER at the console puts one in use. The schema's owner ends it, after OIDC_ISSUER is unset."
+                "OIDC_ISSUER at the console puts one in use. The schema's owner ends it, after OIDC_ISSUER is unset.",
+            examples: ["operator provider", "operator provider --leave"]
         )
 
         @Flag(help: "Take passwords of all operators again.") var leave = false

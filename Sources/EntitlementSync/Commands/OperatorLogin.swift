@@ -12,7 +12,8 @@ extension OperatorCommand {
         static let configuration = CommandConfiguration(
             abstract: "Signs an operator in at this terminal; asks for what is needed.",
             discussion:
-                "Without a name, the operator's browser signs the terminal in: it shows a code, which is typed at the console."
+                "Without a name, the operator's browser signs the terminal in: it shows a code, which is typed at the console.",
+            examples: ["operator login dana", "operator login"]
         )
 
         @Argument(help: "The operator's name; left out, the console signs this terminal in.") var name: String?

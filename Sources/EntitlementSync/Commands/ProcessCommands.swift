@@ -2,14 +2,18 @@ import ArgumentParser
 import Composition
 
 struct Serve: RoleCommand {
-    static let configuration = CommandConfiguration(abstract: "Serves the API to users' apps until it is stopped.")
+    static let configuration = CommandConfiguration(
+        abstract: "Serves the API to users' apps until it is stopped.",
+        examples: ["serve", "HTTP_PORT=8080 serve"]
+    )
 
     var process: RoleProcess { RoleProcess(roles: [.serve]) }
 }
 
 struct Run: RoleCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Serves the API, works off the queue and follows the schedules in one process, until it is stopped."
+        abstract: "Serves the API, works off the queue and follows the schedules in one process, until it is stopped.",
+        examples: ["run", "MODE=observe run"]
     )
 
     var process: RoleProcess { RoleProcess(roles: [.work, .serve, .schedule]) }
@@ -18,7 +22,8 @@ struct Run: RoleCommand {
 struct WorkerCommand: RoleCommand {
     static let configuration = CommandConfiguration(
         commandName: "worker",
-        abstract: "Works off the queue until it is stopped."
+        abstract: "Works off the queue until it is stopped.",
+        examples: ["worker", "worker --until-idle"]
     )
 
     @Flag(help: "End once nothing is queued, running, delayed or unfinished in the database.")

@@ -10,7 +10,8 @@ import UserRequests
 
 struct Reconcile: Command {
     static let configuration = CommandConfiguration(
-        abstract: "Re-reads users and makes their records true: some, everybody who is due, or everybody."
+        abstract: "Re-reads users and makes their records true: some, everybody who is due, or everybody.",
+        examples: ["reconcile uid-1 uid-2", "reconcile --all --dry-run"]
     )
 
     @Argument(help: "The users' ids.")

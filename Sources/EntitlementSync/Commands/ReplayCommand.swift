@@ -13,7 +13,8 @@ struct ReplayCommand: Command {
         discussion: """
             What was read then is what it goes by: no store is asked, and nothing is written. What merely held a demotion \
             back (MODE, a pause, the brake, a run) is left out: such a decision agrees with the demotion it held.
-            """
+            """,
+        examples: ["replay uid-1", "replay --all --csv >differences.csv"]
     )
 
     @Argument(help: "The users' ids.")

@@ -49,6 +49,7 @@ struct RunFollowing {
     private func follow(_ id: Int64, within limit: Duration) async throws -> RunRecord? {
         let deadline = ContinuousClock.now + limit
         var pause = Duration.milliseconds(50)
+        var notes = WaitNotes()
         while true {
             let run: RunRecord
             do {
@@ -61,6 +62,10 @@ struct RunFollowing {
             }
             guard run.state.isOpen else { return run }
             Output.progress(of: run)
+            notes.add(
+                "run \(id) has read \(run.ended) of \(run.total.map { "\($0)" } ?? "?") users; it goes on without this command,"
+                    + " see entitlement-sync runs show \(id)"
+            )
             guard ContinuousClock.now < deadline else { return run }
             try await Task.sleep(for: min(pause, max(deadline - .now, .zero)))
             pause = min(pause * 2, .seconds(1))

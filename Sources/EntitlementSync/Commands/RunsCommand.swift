@@ -9,11 +9,17 @@ struct RunsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "runs",
         abstract: "Shows reconciliations of many users, ends them, and has their reviewed changes written.",
+        examples: ["runs", "runs show 12"],
         subcommands: [List.self, Show.self, Report.self, Cancel.self, Release.self],
         defaultSubcommand: List.self
     )
 
     struct List: DatabaseCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Lists runs, the newest first.",
+            examples: ["runs list", "runs list --output json"]
+        )
+
         @OptionGroup var options: OutputOptions
 
         func answer(_ database: Database) async throws -> Answer {
@@ -33,7 +39,10 @@ struct RunsCommand: AsyncParsableCommand {
     }
 
     struct Show: DatabaseCommand {
-        static let configuration = CommandConfiguration(abstract: "Shows a run with every user that it changes.")
+        static let configuration = CommandConfiguration(
+            abstract: "Shows a run with every user that it changes.",
+            examples: ["runs show 12", "runs show 12 --csv >changes.csv"]
+        )
 
         @Argument(help: "The run's number.") var id: Int64
         @Flag(help: "Print all changes as CSV.") var csv = false
@@ -53,7 +62,8 @@ struct RunsCommand: AsyncParsableCommand {
 
     struct Report: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Writes a run's report: JSON, or one page with charts that needs nothing beside it."
+            abstract: "Writes a run's report: JSON, or one page with charts that needs nothing beside it.",
+            examples: ["runs report 12 --html report.html", "runs report 12 --html report.html --masked"]
         )
 
         @Argument(help: "The run's number.") var id: Int64
@@ -90,7 +100,8 @@ struct RunsCommand: AsyncParsableCommand {
 
     struct Cancel: DatabaseCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Ends a run: what it has queued is still read, and demotes no user."
+            abstract: "Ends a run: what it has queued is still read, and demotes no user.",
+            examples: ["runs cancel 12", "runs cancel 12 --output json"]
         )
 
         @Argument(help: "The run's number.") var id: Int64
@@ -108,24 +119,33 @@ struct RunsCommand: AsyncParsableCommand {
 
     struct Release: Command {
         static let configuration = CommandConfiguration(
-            abstract: "Has a run's reviewed changes written, whatever the limit; each user is read again."
+            abstract: "Has a run's reviewed changes written, whatever the limit; each user is read again.",
+            examples: ["runs release 12 --hash 3f9a1c0b77de", "runs release 12 --hash 3f9a1c0b77de --yes"]
         )
 
         @Argument(help: "The run's number: one that was stopped, or a dry run.") var id: Int64
-        @Option(help: "The changes' hash, as entitlement-sync runs show prints it.") var hash: String
+        @Option(help: "The changes' hash as entitlement-sync runs show prints it, or at least its first 12 characters.")
+        var hash: String
+        @OptionGroup var confirmation: Confirmation
         @OptionGroup var options: OutputOptions
 
         func prepare() throws {
-            guard hash.wholeMatch(of: /[0-9a-f]{64}/) != nil else {
-                throw CommandFailure(.data, "--hash: 64 hexadecimal digits, as entitlement-sync runs show prints them")
+            guard hash.wholeMatch(of: /[0-9a-f]{12,64}/) != nil else {
+                throw CommandFailure(
+                    .data,
+                    "--hash: give what entitlement-sync runs show prints, at least its first 12 hexadecimal digits"
+                )
             }
         }
 
         func answer(_: Void, _ database: Database) async throws -> Answer {
             let runs = RunRecords(pool: database.pool)
-            _ = try await runs.known(id)
+            let known = try await runs.known(id)
+            try await confirmation.confirm("The changes of run \(id) are written, whatever the limit on demotions.")
+            // The whole hash is compared where the run is released.
+            let whole = known.hash.flatMap { $0.hasPrefix(hash) ? $0 : nil } ?? hash
             do {
-                let run = try await runs.release(id, hash: hash, by: Asker.name)
+                let run = try await runs.release(id, hash: whole, by: Asker.name)
                 return Answer(
                     "run \(run) writes the changes; see entitlement-sync runs show \(run)",
                     json: ["run": run]

@@ -9,20 +9,25 @@ struct ScheduleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "schedule",
         abstract: "Starts the runs that schedules ask for, until it is stopped; or changes the schedules.",
+        examples: ["schedule set nightly --cron '0 3 * * *' --scope due", "schedule list"],
         subcommands: [Follow.self, List.self, Set.self, Remove.self],
         defaultSubcommand: Follow.self
     )
 
     struct Follow: RoleCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Starts and plans runs until it is stopped. Of many such processes one leads."
+            abstract: "Starts and plans runs until it is stopped. Of many such processes one leads.",
+            examples: ["schedule follow", "schedule"]
         )
 
         var process: RoleProcess { RoleProcess(roles: [.schedule]) }
     }
 
     struct List: DatabaseCommand {
-        static let configuration = CommandConfiguration(abstract: "Shows the schedules and when each is due next.")
+        static let configuration = CommandConfiguration(
+            abstract: "Shows the schedules and when each is due next.",
+            examples: ["schedule list", "schedule list --output json"]
+        )
 
         @OptionGroup var options: OutputOptions
 
@@ -53,7 +58,13 @@ struct ScheduleCommand: AsyncParsableCommand {
     }
 
     struct Set: Command {
-        static let configuration = CommandConfiguration(abstract: "Adds a schedule, or replaces the one of its name.")
+        static let configuration = CommandConfiguration(
+            abstract: "Adds a schedule, or replaces the one of its name.",
+            examples: [
+                "schedule set nightly --cron '0 3 * * *' --scope due",
+                "schedule set weekly --cron '0 4 * * 7' --zone Europe/Berlin --scope all --dry-run",
+            ]
+        )
 
         @Argument(help: "Its name: small letters, digits, - and _.") var name: String
         @Option(help: "When, as in a crontab: minute hour day month weekday; or @daily and the like.") var cron: String
@@ -108,7 +119,10 @@ struct ScheduleCommand: AsyncParsableCommand {
     }
 
     struct Remove: DatabaseCommand {
-        static let configuration = CommandConfiguration(abstract: "Removes a schedule; a run that it started goes on.")
+        static let configuration = CommandConfiguration(
+            abstract: "Removes a schedule; a run that it started goes on.",
+            examples: ["schedule remove nightly", "schedule remove nightly --output json"]
+        )
 
         @Argument(help: "Its name.") var name: String
         @OptionGroup var options: OutputOptions

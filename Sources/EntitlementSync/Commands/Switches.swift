@@ -10,7 +10,8 @@ enum Switch: String, ExpressibleByArgument, CaseIterable {
 
 struct Pause: DatabaseCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Stops demotions, transfers or every write, on all workers, within one batch."
+        abstract: "Stops demotions, transfers or every write, on all workers, within one batch.",
+        examples: ["pause demotions", "pause all"]
     )
 
     @Argument(help: "demotions, transfers or all.") var what: Switch
@@ -23,7 +24,10 @@ struct Pause: DatabaseCommand {
 }
 
 struct Resume: DatabaseCommand {
-    static let configuration = CommandConfiguration(abstract: "Lets demotions, transfers or every write go on.")
+    static let configuration = CommandConfiguration(
+        abstract: "Lets demotions, transfers or every write go on.",
+        examples: ["resume demotions", "resume all --output json"]
+    )
 
     @Argument(help: "demotions, transfers or all.") var what: Switch
     @OptionGroup var options: OutputOptions

@@ -9,12 +9,16 @@ struct TicketsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tickets",
         abstract: "Lists tickets, or opens one; in an operator's name.",
+        examples: ["tickets", "tickets list --state new --state claimed"],
         subcommands: [List.self, Open.self],
         defaultSubcommand: List.self
     )
 
     struct List: SignedInCommand {
-        static let configuration = CommandConfiguration(abstract: "Lists tickets, the newest first.")
+        static let configuration = CommandConfiguration(
+            abstract: "Lists tickets, the newest first.",
+            examples: ["tickets list --state new", "tickets list --reveal"]
+        )
 
         @Option(
             help: """
@@ -23,7 +27,7 @@ struct TicketsCommand: AsyncParsableCommand {
                 """
         )
         var state: [TicketState] = []
-        @Flag(help: "With the users' ids, of the 20 newest alone; it is put on record.") var reveal = false
+        @Flag(help: "With the users' ids, of the 20 newest alone; it is recorded.") var reveal = false
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 
@@ -45,7 +49,11 @@ struct TicketsCommand: AsyncParsableCommand {
 
     struct Open: SignedInCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Opens a ticket for a claimant who wrote to support, or touches the open one."
+            abstract: "Opens a ticket for a claimant who wrote to support, or touches the open one.",
+            examples: [
+                "tickets open --claimant uid-1 --reason 'paid on the old phone'",
+                "tickets open --claimant uid-1 --order-id GPA.3312-7713-1143-23945 --reason 'paid twice'",
+            ]
         )
 
         @Option(help: "The claimant's user id.") var claimant: String
@@ -77,18 +85,26 @@ struct TicketCommand: SignedInCommand {
             release      put it back
             refresh      have the evidence collected again
             approve      agree to a transfer, on the evidence named by --evidence
-            waive        skip the rest of the time that the owner has to object: --reason; for seniors
-            withdraw     take back what you have approved: the case begins again, others' approvals are void as well
+            waive        skip the rest of the time that the owner has to object, with
+                         --reason; for seniors
+            withdraw     take back what you have approved: the case begins again, and
+                         others' approvals are void as well
             transfer     have an approved transfer carried out
-            token        tell the App Store again whose the transferred purchases are, where that came to nothing
-            resolve      say what became of a transfer that can't end by itself: --how moved or not_moved
-            give-access  give access for three days while it is open, where a store has verified a proof
-            refuse       end it without one: --how refuse, guide_to_login, store_refund or
-                         grant_until_end, which two approvers decide, each on the evidence named by --evidence
-            note         add a remark: --text
-            ask          ask the claimant something, in their own language: --question proof_of_purchase,
-                         order_number, which_store, other_account or sign_in_there
-            """
+            token        send the App Store the new owner of the purchases again,
+                         where that came to nothing
+            resolve      record how a transfer ended that can't end by itself:
+                         --how moved or not_moved
+            give-access  give access for three days while it is open, where a store
+                         has verified a proof
+            refuse       end it without a transfer: --how refuse, guide_to_login,
+                         store_refund or grant_until_end, which two approvers
+                         decide, each on the evidence named by --evidence
+            note         add a note: --text
+            ask          ask the claimant a question, in their own language:
+                         --question proof_of_purchase, order_number, which_store,
+                         other_account or sign_in_there
+            """,
+        examples: ["ticket T-7K3Q-92", "ticket T-7K3Q-92 approve --evidence 3f9a1c0b77de"]
     )
 
     enum Action: String, ExpressibleByArgument, CaseIterable {
@@ -112,10 +128,10 @@ struct TicketCommand: SignedInCommand {
     @Option(help: "approve: something else that the transfer moves, as show prints it; once for each.")
     var confirm: [String] = []
     @Option(help: "refuse, resolve: how the case, or the transfer, ends.") var how: String?
-    @Option(help: "note, refuse, ask: a remark of at most 4000 characters, for the desk alone.") var text: String?
+    @Option(help: "note, refuse, ask: a note of at most 4000 characters, for the desk alone.") var text: String?
     @Option(help: "waive: why the owner is not waited for, at most 4000 characters.") var reason: String?
     @Option(help: "ask: what; the claimant's app shows it.") var question: String?
-    @Flag(help: "show: with the users' ids, which is put on record.") var reveal = false
+    @Flag(help: "show: with the users' ids, which is recorded.") var reveal = false
     @OptionGroup var session: SessionOptions
     @OptionGroup var options: OutputOptions
 
@@ -135,7 +151,7 @@ struct TicketCommand: SignedInCommand {
             throw ValidationError("--how: give moved or not_moved, as you found it at RevenueCat")
         }
         guard action != .note || text?.isEmpty == false else {
-            throw ValidationError("--text: give the remark")
+            throw ValidationError("--text: give the note")
         }
         guard action != .waive || reason?.isEmpty == false else {
             throw ValidationError("--reason: say why the owner is not waited for")

@@ -3,12 +3,17 @@ import Composition
 import Configuring
 import Entitlements
 import Foundation
+import Reports
 import UserRequests
 import WebAPI
 
 struct Restore: Command {
     static let configuration = CommandConfiguration(
-        abstract: "Enqueues a restore, and waits for its outcome if asked to."
+        abstract: "Enqueues a restore, and waits for its outcome if asked to.",
+        examples: [
+            "restore uid-1 --wait 30",
+            "restore uid-1 --proof storekit_jws=@transaction.jws --client-error receipt_already_in_use",
+        ]
     )
 
     @Argument(help: "The user's id.")
@@ -80,12 +85,20 @@ struct Waiting {
         let deadline = ContinuousClock.now + limit
         var left = ids
         var pause = Duration.milliseconds(10)
+        var notes = WaitNotes()
         while true {
-            let statuses = try await requests.status(Array(left.prefix(1000)))
+            let statuses: [JobStatus]
+            do { statuses = try await requests.status(Array(left.prefix(1000))) } catch {
+                Output.note("\(left.count) of \(ids.count) jobs had not ended; they go on without this command")
+                throw error
+            }
             let ended = Set(statuses.filter(\.hasEnded).map(\.id))
             left.removeAll { ended.contains($0) }
             progress(ids.count - left.count)
             if left.isEmpty { return true }
+            notes.add(
+                "\(ids.count - left.count) of \(ids.count) jobs have ended; the others go on without this command"
+            )
             if ContinuousClock.now >= deadline { return false }
             pause = ended.isEmpty ? min(pause * 2, .milliseconds(250)) : .milliseconds(10)
             try await Task.sleep(for: min(pause, max(deadline - .now, .zero)))
@@ -95,15 +108,18 @@ struct Waiting {
 
 struct Erase: DatabaseCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Forgets who a user is, in every record; what was decided stays without a name."
+        abstract: "Forgets who a user is, in every record; what was decided stays without a name.",
+        examples: ["erase uid-1", "erase uid-1 --yes --output json"]
     )
 
     @Argument(help: "The user's id.")
     var user: String
 
+    @OptionGroup var confirmation: Confirmation
     @OptionGroup var options: OutputOptions
 
     func answer(_ database: Database) async throws -> Answer {
+        try await confirmation.confirm("Every record forgets who \(PlainText.harmless(user)) is, for good.")
         guard let erased = try await Erasure(pool: database.pool).erase(user) else {
             throw CommandFailure(.data, "the user is not known here: nothing is kept under this id")
         }

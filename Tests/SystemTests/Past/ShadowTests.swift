@@ -38,7 +38,7 @@ import Testing
             var found: [String: Shadow.Kind] = [:]
             var explanations: [String] = []
             let shadow = Shadow(pool: world.pool)
-            let counts = try await shadow.score(since: nil) { line in
+            let counts = try await shadow.compare(since: nil) { line in
                 found[line.userID] = line.kind
                 explanations.append(line.explanation)
             }
@@ -55,7 +55,7 @@ import Testing
                     .deferredHostDemoted: 1, .notEligible: 1, .gone: 1,
                 ]
             )
-            #expect(try await shadow.score(since: .infinity) { _ in Issue.record("too old") } == [:])
+            #expect(try await shadow.compare(since: .infinity) { _ in Issue.record("too old") } == [:])
 
             let checks = await Doctor(pool: world.pool).checks()
             let check = try #require(checks.first { $0.name == "shadow" })
@@ -65,7 +65,7 @@ import Testing
             // Once the worker writes, there is nothing left to compare.
             _ = try await world.reconciled("promote")
             var left: [String] = []
-            _ = try await shadow.score(since: nil) { left.append($0.userID) }
+            _ = try await shadow.compare(since: nil) { left.append($0.userID) }
             #expect(!left.contains("promote") && left.count == 4)
         }
     }
@@ -77,7 +77,7 @@ import Testing
             try await world.work(Self.observing)
             // The reconcile that follows is the newest, and says what it would have done.
             var kinds: [Shadow.Kind] = []
-            _ = try await Shadow(pool: world.pool).score(since: nil) { kinds.append($0.kind) }
+            _ = try await Shadow(pool: world.pool).compare(since: nil) { kinds.append($0.kind) }
             #expect(kinds == [.wouldDemote])
         }
     }
@@ -88,7 +88,7 @@ import Testing
             _ = try await world.reconciled("ann")
             let names = await Doctor(pool: world.pool).checks().map(\.name)
             #expect(!names.contains("shadow"))
-            #expect(try await Shadow(pool: world.pool).score(since: nil) { _ in Issue.record("listed") } == [:])
+            #expect(try await Shadow(pool: world.pool).compare(since: nil) { _ in Issue.record("listed") } == [:])
         }
     }
 }

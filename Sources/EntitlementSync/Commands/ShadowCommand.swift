@@ -6,14 +6,15 @@ import Postgres
 import Queue
 import Reports
 
-struct ScoreCommand: Command {
+struct ShadowCommand: Command {
     static let configuration = CommandConfiguration(
-        commandName: "score",
+        commandName: "shadow",
         abstract: "Compares what MODE=observe would have done with what the application's own code did.",
         discussion: """
             Users whose newest decision was only observed are compared with their type in the application as it is now; \
             every difference is listed with the decision's explanation. Nothing is written.
-            """
+            """,
+        examples: ["shadow --since 2027-01-31", "shadow --csv >differences.csv"]
     )
 
     @Option(help: "Leave out users whose newest decision is older than an instant, such as 2027-01-31.")
@@ -35,8 +36,10 @@ struct ScoreCommand: Command {
             head: ["user", "decided", "difference", "rule", "was", "ours", "host", "why"],
             csv: "user_id,at,difference,outcome,rule,type_before,our_type,host_type,explanation"
         )
-        let score = Score(counts: try await Shadow(pool: database.pool).score(since: since) { try list.add($0) })
-        try list.end(score.json, sentences: score.sentences)
+        let report = ShadowReport(
+            counts: try await Shadow(pool: database.pool).compare(since: since) { try list.add($0) }
+        )
+        try list.end(report.json, sentences: report.sentences)
         return .printed
     }
 }
@@ -60,8 +63,8 @@ extension Shadow.Line: PrintedDifference {
     }
 }
 
-/// The score, as it is printed.
-private struct Score {
+/// What the comparison came to, as it is printed.
+private struct ShadowReport {
     let counts: [Shadow.Kind: Int]
 
     private var compared: Int { counts.reduce(0) { $0 + ($1.key.isJudged ? $1.value : 0) } }

@@ -1,0 +1,33 @@
+package import ArgumentParser
+
+extension CommandConfiguration {
+    /// A command whose help ends with examples.
+    ///
+    /// `examples`: what is typed after `entitlement-sync`, a use each; `NAME=value` at the beginning sets a variable for it.
+    package init(
+        commandName: String? = nil,
+        abstract: String,
+        discussion: String = "",
+        examples: [String],
+        subcommands: [any ParsableCommand.Type] = [],
+        defaultSubcommand: (any ParsableCommand.Type)? = nil,
+        aliases: [String] = []
+    ) {
+        let block = "EXAMPLES:\n" + examples.map { "  \(Self.typed($0))" }.joined(separator: "\n")
+        self.init(
+            commandName: commandName,
+            abstract: abstract,
+            discussion: discussion.isEmpty ? block : discussion + "\n\n" + block,
+            subcommands: subcommands,
+            defaultSubcommand: defaultSubcommand,
+            aliases: aliases
+        )
+    }
+
+    private static func typed(_ example: String) -> String {
+        guard let variable = example.prefixMatch(of: #/[A-Z_]+=\S* /#)?.output else {
+            return "entitlement-sync " + example
+        }
+        return variable + "entitlement-sync " + example.dropFirst(variable.count)
+    }
+}
