@@ -86,7 +86,14 @@ run() {
 running_pid=
 # SIGINT first, as from a terminal: `swift test` hands it on to the tests, which SIGTERM would leave behind.
 stop_running() {
-    [[ -z $running_pid ]] || stop_group "$running_pid" 10 INT TERM
+    [[ -n $running_pid ]] || return 0
+    stop_group "$running_pid" 10 INT TERM
+    # A build's compilers have process groups of their own, in the session that `run` began.
+    local stat
+    for stat in /proc/[0-9]*/stat; do
+        ! awk -v session="$running_pid" '{ sub(/.*\) /, ""); exit $4 != session }' "$stat" 2>/dev/null ||
+            kill -s KILL -- "$(basename "${stat%/stat}")" 2>/dev/null || true
+    done
 }
 
 is_alive() { kill -0 -- "$1" 2>/dev/null; }
@@ -249,6 +256,28 @@ install_missing() {
 # require_swift: the toolchain is the one thing that no package brings.
 require_swift() {
     command -v swift >/dev/null || fail "swift is not on the PATH; install Swift 6.3: https://www.swift.org/install/" 69
+}
+
+# What quickstart.sh and test.sh build alike, so that the one uses what the other has built. What is built here is not
+# debugged: without debug information it takes a third less time.
+build_flags=(-debug-info-format none)
+
+# show_steps LOG: of a build's output on stdin, shows steps and time so far, as one line on a terminal, else as a line every
+# 15 s; keeps all of it in the file LOG.
+show_steps() {
+    local line started=$SECONDS shown=0 text
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$1"
+        [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        text="step ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}, $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s"
+        if [[ -t 1 ]]; then
+            printf '\r  %s\e[K' "$text"
+        elif ((SECONDS - started >= shown + 15)); then
+            shown=$((SECONDS - started))
+            say "  $text"
+        fi
+    done
+    [[ ! -t 1 ]] || printf '\r\e[K'
 }
 
 # use_build_folder: keeps what a build writes beside its products in .build and not in /tmp, where the locks and folders

@@ -5,7 +5,7 @@
 #
 #   --keep   leaves the database, the simulator and the API running, and says how to talk to them
 #
-# ENTITLEMENT_SYNC_BINARY=PATH runs that program instead of building one.
+# The program is a debug build, the one that deploy/test.sh uses. ENTITLEMENT_SYNC_BINARY=PATH runs that program instead.
 # Beside packages that are missing, nothing outside a temporary folder, .build and Swift's package cache is touched; the
 # system's own PostgreSQL is left alone.
 
@@ -132,13 +132,20 @@ install_missing curl
 if [[ -z $binary ]]; then
     require_swift
     install_missing pkg-config libpq libcurl postgres
-    say "building (the first time takes about ten minutes)"
+    say "building (the first time takes about four minutes on two cores)"
     use_build_folder
-    # Ctrl-C during a build leaves compilers behind that have process groups of their own.
-    at_exit stop_strays 0 INT TERM
-    run swift build -c release --product entitlement-sync || fail "the build failed"
-    binary=$(swift build -c release --show-bin-path)/entitlement-sync
+    build_log=$(mktemp)
+    at_exit rm -f "$build_log"
+    built=$SECONDS
+    # Swift reads all manifests again for an environment that it has not seen: the mark of this run stays out of it.
+    if ! run env -u ENTITLEMENT_SYNC_RUN swift build --product entitlement-sync "${build_flags[@]}" > >(show_steps "$build_log") 2>&1; then
+        grep -E 'error:' "$build_log" >&2 || tail -n 15 "$build_log" >&2
+        fail "the build failed"
+    fi
+    say "built in $((SECONDS - built)) s"
+    binary=$(env -u ENTITLEMENT_SYNC_RUN swift build --show-bin-path)/entitlement-sync
     leave_build_folder
+    rm -f "$build_log"
 else
     install_missing postgres
 fi
@@ -356,6 +363,18 @@ banned-001 not_eligible {}
 TAPS
 ((wrong == 0)) || warn "not every restore over HTTP ended as it should"
 [[ -n $keep ]] || stop_group "$api_pid" 12 TERM
+
+if [[ -z $keep ]]; then
+    cat <<'TEXT'
+
+What next:
+  deploy/quickstart.sh --keep          leaves all of this running, and says how to talk to it
+  deploy/docs/start/first-week.md      takes your own users from a first reading to MODE=full
+  deploy/docs/integrate/sql.md         what your backend calls; http.md is for apps without one
+  deploy/docs/integrate/other-tables.md  for tables of other names or uuid keys
+  deploy/test.sh                       runs all tests, on top of what is built now
+TEXT
+fi
 
 # ---- Leave ----------------------------------------------------------------------------------------------------------
 

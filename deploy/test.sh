@@ -19,6 +19,7 @@ build_arguments=()
 test_arguments=()
 sanitizer=
 scratch=
+selected=
 while (($#)); do
     case $1 in
         --full) export ENTITLEMENT_SYNC_TEST_PROFILE=full ;;
@@ -41,7 +42,7 @@ while (($#)); do
                 shift
             fi
             ;;
-        -c | --configuration | -j | --jobs | -debug-info-format | -Xswiftc | -Xcc | -Xlinker)
+        -c | --configuration | -j | --jobs | -Xswiftc | -Xcc | -Xlinker)
             build_arguments+=("$1" "${2:?a value has to follow $1}")
             test_arguments+=("$1" "$2")
             shift
@@ -50,12 +51,19 @@ while (($#)); do
             build_arguments+=("$1")
             test_arguments+=("$1")
             ;;
-        *) test_arguments+=("$1") ;;
+        *)
+            test_arguments+=("$1")
+            selected=1
+            ;;
     esac
     shift
 done
 
 given=("${build_arguments[@]}")
+if [[ -z $sanitizer ]]; then
+    build_arguments=("${build_flags[@]}" "${build_arguments[@]}")
+    test_arguments=("${build_flags[@]}" "${test_arguments[@]}")
+fi
 # A sanitizer changes every product: the usual build stays as it is.
 [[ -n $scratch || -z $sanitizer ]] || scratch=.build-$sanitizer
 if [[ -n $scratch ]]; then
@@ -111,7 +119,7 @@ esac
 built=
 if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
     built=1
-    if ((${#test_arguments[@]} > ${#build_arguments[@]})); then
+    if [[ -n $selected ]]; then
         step test swift test --skip-build --disable-xctest "${test_arguments[@]}" || true
     else
         # One target after the other: tests that measure time must not share two cores with those that only compute.
