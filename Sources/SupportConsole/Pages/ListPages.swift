@@ -9,10 +9,11 @@ struct ListPages: Sendable {
     let desk: Desk
 
     func add(to routes: RouterGroup<AdminContext>) {
-        desk.get("dead", on: routes) { visit, _, _ in
-            let rows = try await visit.users.dead().map(Self.dead)
-            let values: [String: Any] = ["rows": rows, "empty": rows.isEmpty, "may-retry": visit.may("retry")]
-            return desk.pages.page("dead", "Dead jobs", values, visit)
+        desk.get("dead", on: routes) { visit, request, _ in try await dead(visit, Form(queryOf: request)) }
+        desk.post("dead/retry", on: routes) { visit, form, _ in
+            guard let error = form["error"], !error.isEmpty else { throw ConsoleFault.notFound }
+            let retried = try await visit.users.retryAll(error: error)
+            return .going(to: "/console/dead", unless: retried == 0 ? "gone" : nil, did: "retry-all")
         }
         desk.post("dead/:job/retry", on: routes) { visit, _, context in
             guard let job = context.parameters.get("job").flatMap({ UUID(uuidString: $0) }) else {
@@ -33,6 +34,27 @@ struct ListPages: Sendable {
             ])
             return desk.pages.page("log", "The operators' log", values, visit)
         }
+    }
+
+    private func dead(_ visit: Visit, _ query: Form) async throws -> Response {
+        let kind = query["kind"].flatMap { ["restore", "reconcile"].contains($0) ? $0 : nil }
+        let errors = try await visit.users.deadErrors()
+        let error = query["error"].flatMap { error in errors.first { $0.error == error } }
+        let rows = try await visit.users.dead(error: error?.error, kind: kind).map(Self.dead)
+        let values = shown([
+            "rows": rows, "empty": rows.isEmpty, "may-retry": visit.may("retry"),
+            "errors": errors.map {
+                let label = "\(TicketWords.plain($0.error)) (\($0.jobs))"
+                return ["value": $0.error, "label": label, "chosen": $0.error == error?.error] as [String: Any]
+            },
+            "kinds": ["restore", "reconcile"].map {
+                ["value": $0, "label": TicketWords.plain($0), "chosen": $0 == kind] as [String: Any]
+            },
+            "all": error.map {
+                ["error": $0.error, "words": TicketWords.plain($0.error), "jobs": $0.jobs] as [String: Any]
+            },
+        ])
+        return desk.pages.page("dead", "Dead jobs", values, visit)
     }
 
     private static func dead(_ row: DeskUsers.Dead) -> [String: Any] {

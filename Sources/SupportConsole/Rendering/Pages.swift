@@ -99,14 +99,15 @@ struct Said {
 
     private static let done = [
         "claim": "The ticket is yours for 30 minutes.", "release": "The ticket is anyone's again.",
-        "refresh": "The evidence is being collected again.", "note": "The remark is on record.",
+        "refresh": "The evidence is being collected again.", "note": "The note is recorded.",
         "give-access": "The claimant has access for 72 hours, or until the case is decided.",
-        "approve": "Your approval is on record.", "waive": "The owner is not waited for any longer.",
+        "approve": "Your approval is recorded.", "waive": "The owner is not waited for any longer.",
         "withdraw": "Your approval is taken back.",
         "token": "A worker tells the App Store again.",
         "transfer": "The transfer has begun; a worker carries it out.", "resolve": "The transfer was settled by hand.",
         "refuse": "The case is decided.", "ask": "The claimant has been asked.", "open": "The ticket is open.",
         "restore": "A worker reads the stores for this user now.", "retry": "The job is queued again.",
+        "retry-all": "The jobs are queued again, at most 1,000 at a time.",
         "dry-run": "A worker reads the stores and says what a reconcile would do; nothing is changed by it.",
         "confirm": "It is you. You can decide now.", "terminal": "The terminal is signed in.",
     ]

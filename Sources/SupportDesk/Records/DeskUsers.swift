@@ -71,15 +71,30 @@ package struct DeskUsers: SessionRecords {
         package var lastError: String?
     }
 
-    /// The latest first, at most 100.
-    package func dead() async throws -> [Dead] {
+    /// The latest first, at most 100; `error` and `kind`: only those.
+    package func dead(error: String? = nil, kind: String? = nil) async throws -> [Dead] {
         try await rows(
             "view",
             """
             SELECT d.id, d.reference, d.kind, d.user_key, d.user_id, d.attempt, d.finished_at, d.last_error
-              FROM entitlement_sync.desk_dead(\(shown)) AS d
+              FROM entitlement_sync.desk_dead(\(shown), \(error), \(kind)) AS d
             """
         ).map { row in try row.decode(into: Dead.init) }
+    }
+
+    /// How many jobs died of each error, the most frequent first.
+    package func deadErrors() async throws -> [(error: String, jobs: Int64)] {
+        try await rows(
+            "view",
+            "SELECT e.error, e.jobs FROM entitlement_sync.desk_dead_errors(\(shown)) AS e"
+        ).map { row in try row.decode(String.self, Int64.self) }
+    }
+
+    /// Puts dead jobs of an error back, at most 1,000.
+    ///
+    /// - Returns: how many are queued.
+    package func retryAll(error: String) async throws -> Int32 {
+        try await value("retry", "SELECT entitlement_sync.desk_retry_all(\(shown), \(error))") ?? 0
     }
 
     /// Puts a dead job back.

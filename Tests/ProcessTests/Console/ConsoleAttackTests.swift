@@ -9,7 +9,7 @@ import Transport
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ConsoleAttackTests {
     /// A console with a case, somebody to attack it, and `bea`, who has signed in.
-    private static func with(
+    static func with(
         _ body: @Sendable (ConsoleSite, _ bea: ConsoleVisitor, _ nobody: ConsoleVisitor) async throws -> Void
     ) async throws {
         try await ConsoleSite.with { console in
@@ -123,6 +123,8 @@ struct ConsoleAttackTests {
             #expect(try await bea.get("/console/log").status == 403)
             let dead = "/console/dead/00000000-0000-7000-8000-000000000000/retry"
             #expect(try await bea.post(dead, [("key", key)]).status == 403)
+            let all = [("key", key), ("error", "unavailable")]
+            #expect(try await bea.post("/console/dead/retry", all).status == 403)
             try await console.site.execute("UPDATE entitlement_sync.operator SET role = 'agent' WHERE name = 'bea'")
             #expect(try await bea.post("/console/tickets/1/claim", [("key", key)]).status == 303)
             for act in ["approve", "transfer", "withdraw"] {
@@ -163,7 +165,7 @@ struct ConsoleAttackTests {
 
     @Test func `Only words that are known are said of what was done, whatever the address holds`() async throws {
         try await Self.with { _, bea, _ in
-            #expect(try await bea.get("/console?done=note").text.contains("The remark is on record."))
+            #expect(try await bea.get("/console?done=note").text.contains("The note is recorded."))
             #expect(try await bea.get("/console?not=held").text.contains("Not done: another operator works on this"))
             for query in [
                 "done=evil", "not=evil", "not=call_us_at_once", "not=", "done=Note", "not=held%20", "said=note",

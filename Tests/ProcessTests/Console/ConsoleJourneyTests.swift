@@ -35,7 +35,7 @@ struct ConsoleJourneyTests {
                     try await cid.wait(for: "[data-row]")
                     try await cid.follow("[data-row]")
                     try await cid.submit("#panel form[action$=approve]")
-                    try await cid.wait(forText: "Your approval is on record")
+                    try await cid.wait(forText: "Your approval is recorded")
                     try await cid.submit("#panel form[action$=transfer]")
                     try await cid.wait(forText: "The transfer has begun")
                     try await console.awaitTransfer()
@@ -88,7 +88,7 @@ struct ConsoleJourneyTests {
                 try await browser.keys("a")
                 #expect(try await browser.focused()?.name == "Approve")
                 try await browser.leaving { try await browser.keys(.enter) }
-                try await browser.wait(forText: "Your approval is on record")
+                try await browser.wait(forText: "Your approval is recorded")
                 #expect(try await browser.consoleErrors() == [])
             }
             try await Browser.with { browser in
@@ -99,7 +99,7 @@ struct ConsoleJourneyTests {
                 try await browser.wait(forText: "Ticket \(reference)")
                 try await browser.keys("a")
                 try await browser.leaving { try await browser.keys(.enter) }
-                try await browser.wait(forText: "Your approval is on record")
+                try await browser.wait(forText: "Your approval is recorded")
                 try await browser.keys("a")
                 #expect(try await browser.focused()?.name == "Start the transfer")
                 try await browser.leaving { try await browser.keys(.enter) }

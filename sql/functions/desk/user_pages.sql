@@ -134,16 +134,17 @@ BEGIN
 END
 $$;
 
--- Dead jobs, the newest first, without those of users that the operator may not see.
-CREATE OR REPLACE FUNCTION desk_dead(session bytea, most integer DEFAULT 100)
+-- Dead jobs, the newest first, without those of users that the operator may not see. `of_error`, `of_kind`: only those; null: all.
+CREATE OR REPLACE FUNCTION desk_dead(session bytea, of_error text DEFAULT NULL, of_kind text DEFAULT NULL, most integer DEFAULT 100)
 RETURNS TABLE (id text, reference text, kind text, user_key bigint, user_id text, attempt integer, finished_at timestamptz,
                last_error text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    who  operator := acting(session, 'view');
-    owns boolean := has_account(who.id);
-    rows integer := least(greatest(coalesce(most, 100), 1), 500);
+    who   operator := acting(session, 'view');
+    owns  boolean := has_account(who.id);
+    rows  integer := least(greatest(coalesce(most, 100), 1), 500);
+    which smallint := CASE of_kind WHEN 'restore' THEN 0 WHEN 'reconcile' THEN 1 END;
 BEGIN
     RETURN QUERY
     SELECT h.id::text, reference_of('R', h.id), CASE h.kind WHEN 0 THEN 'restore' ELSE 'reconcile' END, h.user_key,
@@ -151,7 +152,22 @@ BEGIN
       FROM job_history AS h
       LEFT JOIN user_sync AS u ON u.user_key = h.user_key
      WHERE h.state = 'dead' AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
+       AND (of_error IS NULL OR h.last_error = of_error) AND (which IS NULL OR h.kind = which)
      ORDER BY h.finished_at DESC, h.id DESC LIMIT rows;
+END
+$$;
+
+-- How many jobs died of each error, the most frequent first.
+CREATE OR REPLACE FUNCTION desk_dead_errors(session bytea) RETURNS TABLE (error text, jobs bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who  operator := acting(session, 'view');
+    owns boolean := has_account(who.id);
+BEGIN
+    RETURN QUERY
+    SELECT h.last_error, count(*) FROM job_history AS h
+     WHERE h.state = 'dead' AND h.last_error IS NOT NULL AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
+     GROUP BY h.last_error ORDER BY 2 DESC, 1 LIMIT 50;
 END
 $$;
 
@@ -174,5 +190,26 @@ BEGIN
     END IF;
     INSERT INTO operator_event (operator_id, kind, detail) VALUES (who.id, 'retried', jsonb_build_object('job', which));
     RETURN NULL;
+END
+$$;
+
+-- Requeues dead jobs of an error, the oldest first, at most 1,000 a call, without those of the operator's own account. Returns how many
+-- are queued.
+CREATE OR REPLACE FUNCTION desk_retry_all(session bytea, of_error text) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    who     operator := acting(session, 'retry');
+    owns    boolean := has_account(who.id);
+    retried integer;
+BEGIN
+    retried := requeue_dead(ARRAY(
+        SELECT h.id FROM job_history AS h
+         WHERE h.state = 'dead' AND h.last_error = of_error AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
+         ORDER BY h.id LIMIT 1000));
+    IF retried > 0 THEN
+        INSERT INTO operator_event (operator_id, kind, detail)
+        VALUES (who.id, 'retried', jsonb_build_object('error', of_error, 'jobs', retried));
+    END IF;
+    RETURN retried;
 END
 $$;

@@ -18,7 +18,7 @@ DUTIES = {
 }
 # The duty that each function of the desk asks for.
 FUNCTIONS = {
-    "view": "desk_causes desk_counts desk_dead desk_figures desk_me desk_queue desk_search desk_timeline desk_user"
+    "view": "desk_causes desk_counts desk_dead desk_dead_errors desk_figures desk_me desk_queue desk_search desk_timeline desk_user"
     " allow_terminal end_other_sessions linked_tickets list_tickets terminal_asking"
     " own_sessions show_ticket ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window",
     "reveal": "reveal_list reveal_ticket reveal_user", "audit": "desk_log operators", "open": "note_order open_ticket",
@@ -26,7 +26,7 @@ FUNCTIONS = {
     "give_access": "give_temporary_access",
     "restore": "desk_dry_run desk_restore", "approve": "approve_ticket withdraw_approval",
     "transfer": "begin_transfer resolve_transfer retry_tokens",
-    "override": "waive_owner_window", "retry": "desk_retry",
+    "override": "waive_owner_window", "retry": "desk_retry desk_retry_all",
     "manage": "add_operator confirm_operator disable_operator identify_operator link_operator mark_break_glass reset_operator",
 }
 # What asks for no duty: who a session is, that it has ended, that one was refused, and signing in.
