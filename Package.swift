@@ -224,7 +224,7 @@ let package = Package(
                 .target(name: "DevTools", condition: .when(traits: ["DevTools"])),
                 "Composition", "Configuring", "Diagnostics", "Entitlements", "Migrations", "Outbox", "Postgres",
                 "Queue", "Reconciliation", "Reports", "Runs", "Schedules", "SignedTokens", "StoreClients",
-                "SupportDesk", "TextFormats", "UserRequests", "WebAPI", arguments, logging,
+                "SupportDesk", "Telemetry", "TextFormats", "UserRequests", "WebAPI", arguments, logging,
             ],
             swiftSettings: settings
         ),
@@ -290,8 +290,8 @@ let package = Package(
         tests(
             "ProcessTests",
             [
-                "Diagnostics", "Postgres", "StoreSimulator", "SupportDesk", "Telemetry", "TestSupport", "Transport",
-                x509,
+                "Diagnostics", "Entitlements", "Postgres", "StoreSimulator", "SupportDesk", "Telemetry", "TestSupport",
+                "Transport", x509,
                 httpTypes, logging, crypto,
             ],
             exclude: ["Fixtures"]

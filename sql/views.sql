@@ -9,6 +9,16 @@ SELECT k.key, bool_or(p.grants_access) AS grants_access, bool_or(coalesce(p.dura
                                  ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
                                                 p.product_id, p.base_plan_id) END AS key) AS k
  GROUP BY k.key;
+COMMENT ON TABLE product IS 'Which products and entitlements mean access. The host''s team writes it; waiting jobs follow a change at once.';
+COMMENT ON COLUMN product.store IS 'revenuecat, app_store, google_play or onside';
+COMMENT ON COLUMN product.product_id IS 'the store''s product id; for revenuecat the entitlement''s lookup key';
+COMMENT ON COLUMN product.base_plan_id IS 'Google Play: one base plan of the product; null: all of them';
+COMMENT ON COLUMN product.entitlement IS 'the host''s name for what the product gives';
+COMMENT ON COLUMN product.grants_access IS 'false: the product is known and gives no access';
+COMMENT ON COLUMN product.duration IS 'how long a purchase without an end of its own gives access; null: for life';
+COMMENT ON TABLE sandbox_user IS 'Users whose sandbox purchases give access, for testers. The host''s team writes it.';
+COMMENT ON COLUMN sandbox_user.user_id IS 'the host''s id of the user';
+COMMENT ON COLUMN sandbox_user.until IS 'until when';
 
 -- Every job: queued or running in `queue`, ended in `job_history`. A dead job that is queued again leaves the history.
 CREATE OR REPLACE VIEW job_status AS
@@ -41,6 +51,16 @@ SELECT j.id, reference_of('R', j.id) AS reference,
   JOIN user_sync AS u ON u.user_key = j.user_key
  -- Not in the branches, where the condition would keep the planner from using their indexes.
  WHERE j.id IS NOT NULL;
+COMMENT ON VIEW job_status IS 'Every job that was ever accepted, until retention. The truth about a job; the notification entitlement_sync_outcome is a hint.';
+COMMENT ON COLUMN job_status.id IS 'what request_restore and request_reconcile return';
+COMMENT ON COLUMN job_status.reference IS 'short, for people, such as R-7K3Q-92';
+COMMENT ON COLUMN job_status.kind IS 'restore or reconcile';
+COMMENT ON COLUMN job_status.state IS 'queued, running, done, dead or canceled';
+COMMENT ON COLUMN job_status.outcome IS 'null until the job has ended';
+COMMENT ON COLUMN job_status.message_key IS 'refines the outcome of a restore: which text the app shows';
+COMMENT ON COLUMN job_status.ticket_id IS 'the ticket that the restore opened, where the claimant may see it';
+COMMENT ON COLUMN job_status.attempt IS 'reads that ended in an error';
+COMMENT ON COLUMN job_status.last_error IS 'why the last attempt failed';
 
 CREATE OR REPLACE VIEW ticket_status AS
 SELECT t.id, reference_of('T', t.uid) AS reference, c.user_id, o.user_id AS purchase_owner_id,
@@ -48,6 +68,12 @@ SELECT t.id, reference_of('T', t.uid) AS reference, c.user_id, o.user_id AS purc
   FROM ticket AS t
   JOIN user_sync AS c ON c.user_key = t.claimant_key
   LEFT JOIN user_sync AS o ON o.user_key = t.owner_key;
+COMMENT ON VIEW ticket_status IS 'Every ticket of the support desk.';
+COMMENT ON COLUMN ticket_status.reference IS 'short, for people, such as T-7K3Q-92';
+COMMENT ON COLUMN ticket_status.user_id IS 'the claimant';
+COMMENT ON COLUMN ticket_status.purchase_owner_id IS 'the owner of the purchase, where it is known';
+COMMENT ON COLUMN ticket_status.original_id IS 'the store''s first id of the purchase';
+COMMENT ON COLUMN ticket_status.touches IS 'how often a restore or an agent came to the open ticket';
 
 -- How often and when checks confirmed each decision. For a user's newest decision the count is in user_sync; for an earlier one it is
 -- in the decision that followed.
@@ -108,9 +134,14 @@ SELECT d.id, u.user_id, d.job_id, d.at, d.rule, d.outcome, d.type_before, d.type
            AS explanation
   FROM job_decision AS d
   JOIN user_sync AS u ON u.user_key = d.user_key;
+COMMENT ON VIEW decision_log IS 'Every applied verdict, one for each done job.';
+COMMENT ON COLUMN decision_log.rule IS 'the rule that decided';
+COMMENT ON COLUMN decision_log.assets_changed IS 'assets frozen or unfrozen for it so far';
+COMMENT ON COLUMN decision_log.explanation IS 'the reason, in sentences';
 
 CREATE OR REPLACE VIEW inbox_log AS
 SELECT i.source, i.event_id, i.received_at, i.state FROM inbox AS i;
+COMMENT ON VIEW inbox_log IS 'Every accepted store event once, until retention.';
 
 -- A purchase token gives its holder the purchase, so the view shows that there is one, and hides its value.
 CREATE OR REPLACE VIEW purchase_identifier_log AS

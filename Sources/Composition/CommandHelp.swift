@@ -3,21 +3,24 @@ package import ArgumentParser
 extension CommandConfiguration {
     /// A command whose help ends with examples.
     ///
+    /// `json`: what `--output json` prints.
     /// `examples`: what is typed after `entitlement-sync`, a use each; `NAME=value` at the beginning sets a variable for it.
     package init(
         commandName: String? = nil,
         abstract: String,
         discussion: String = "",
+        json: String? = nil,
         examples: [String],
         subcommands: [any ParsableCommand.Type] = [],
         defaultSubcommand: (any ParsableCommand.Type)? = nil,
         aliases: [String] = []
     ) {
         let block = "EXAMPLES:\n" + examples.map { "  \(Self.typed($0))" }.joined(separator: "\n")
+        let parts = [discussion, json.map { "JSON: \($0)" } ?? "", block].filter { !$0.isEmpty }
         self.init(
             commandName: commandName,
             abstract: abstract,
-            discussion: discussion.isEmpty ? block : discussion + "\n\n" + block,
+            discussion: parts.joined(separator: "\n\n"),
             subcommands: subcommands,
             defaultSubcommand: defaultSubcommand,
             aliases: aliases

@@ -79,8 +79,3 @@ package func cleaningUp<Value>(
     await cleanUp()
     return try result.get()
 }
-
-/// What this build is called.
-package enum Build {
-    package static let version = "0.1.0"
-}

@@ -6,6 +6,7 @@ import Logging
 import Metrics
 import Migrations
 package import Postgres
+import Telemetry
 
 /// What the program is set up with: said once at the start, and checked by `doctor`.
 package struct SetupChecks {

@@ -10,6 +10,7 @@ import RateLimits
 import Reconciliation
 package import Runs
 package import ServiceLifecycle
+import Telemetry
 package import Transport
 package import WebAPI
 

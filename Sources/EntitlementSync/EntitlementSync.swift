@@ -1,6 +1,7 @@
 import ArgumentParser
 import Composition
 import Foundation
+import Telemetry
 
 #if DevTools
     import DevTools

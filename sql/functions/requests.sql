@@ -13,6 +13,14 @@ BEGIN
     RETURN (restore_of(user_key_of(user_id), proofs, client_error, product_ids, idempotency_key, origin, NULL)).job;
 END
 $$;
+COMMENT ON FUNCTION request_restore IS
+'Enqueues a restore in the caller''s transaction and returns its job id. A restore that is queued already is joined.
+proofs: at most 20 of {"store", "kind", "value"}. Kinds that prove: storekit_jws, app_receipt, purchase_token, onside_history. Kinds that are only reported: transaction_id, order_id, onside_order_id.
+client_error: the error that the SDK reported, by name or code, such as receipt_already_in_use.
+product_ids: which restored products are listed for delivery; null lists all.
+idempotency_key: at most 255 characters; the same key with the same content returns the same job for seven days.
+origin: profile, paywall or null.
+Errors: ES001 unknown user, ES002 malformed proof, ES003 key too long, ES004 key used with other content, ES005 a limit. Nothing is enqueued then.';
 
 CREATE OR REPLACE FUNCTION request_reconcile(user_id text, reason text DEFAULT 'manual') RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -30,6 +38,10 @@ BEGIN
     RETURN answer;
 END
 $$;
+COMMENT ON FUNCTION request_reconcile IS
+'Enqueues a reconcile in the caller''s transaction and returns its job id. A reconcile that is queued already is joined and due now.
+reason: at most 200 characters, for the record.
+Errors: ES001 unknown user, ES005 a limit.';
 
 -- Checks submitted proofs and returns them as they are kept: in their order, without repeats, each with the store and kind that its text
 -- shows. Errors: ES002 for a wrong form, with index and field; ES005 for too many or too long ones.

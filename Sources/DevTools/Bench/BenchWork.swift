@@ -9,6 +9,7 @@ import Queue
 import RateLimits
 import Reconciliation
 import StoreClients
+import Telemetry
 import Transport
 
 /// The measurements, each beside its limit.

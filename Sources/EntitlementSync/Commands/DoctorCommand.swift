@@ -5,12 +5,14 @@ import Diagnostics
 import Logging
 import Migrations
 import Reports
+import Telemetry
 
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract:
             "Checks connection, schema, database roles, invariants, leases and alarms, and says how to mend each.",
+        json: "one object: ok, checks [{name, ok, detail, fix}]",
         examples: ["doctor", "doctor --quiet"]
     )
 
@@ -24,7 +26,9 @@ struct DoctorCommand: AsyncParsableCommand {
             do {
                 checks = try await runtime.withPool(checkingSchema: false) { pool in
                     let release = try await SchemaCheck(pool: pool).verify()
-                    var found = [Check.passed("schema", "at release \(release)")] + (await Doctor(pool: pool).checks())
+                    var found =
+                        [Check.passed("schema", "at release \(release); this program has the version \(Build.version)")]
+                        + (await Doctor(pool: pool).checks())
                     found += await SetupChecks(runtime: runtime).checks(pool: pool)
                     do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
                         // It must not hide what the others have found.

@@ -11,6 +11,7 @@ import UserRequests
 struct Explain: DatabaseCommand {
     static let configuration = CommandConfiguration(
         abstract: "Says in plain sentences why a user is what they are.",
+        json: "one object: user_id, events [{at, kind, text}]; with --at also state, with --reply also reply",
         examples: ["explain uid-1", "explain uid-1 --at 2027-01-31T12:00:00Z"]
     )
 

@@ -16,6 +16,7 @@ struct GrantCommand: AsyncParsableCommand {
     struct Add: Command {
         static let configuration = CommandConfiguration(
             abstract: "Gives a user access until an instant, or for ever.",
+            json: "one object: id, user_id, until, reason",
             examples: [
                 "grant add uid-1 --until 2027-01-31 --reason 'prize of the spring contest'",
                 "grant add uid-1 --until never --reason 'founding member'",
@@ -49,6 +50,7 @@ struct GrantCommand: AsyncParsableCommand {
     struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists the grants with their ids.",
+            json: "one array of {id, user_id, until, active, reason, granted_by}",
             examples: ["grant list", "grant list --output json"]
         )
 
@@ -69,6 +71,7 @@ struct GrantCommand: AsyncParsableCommand {
     struct Revoke: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Ends a grant at once; the user is checked.",
+            json: "one object: id, revoked",
             examples: ["grant revoke 42", "grant revoke 42 --output json"]
         )
 
@@ -87,6 +90,7 @@ struct GrantCommand: AsyncParsableCommand {
 struct Adopt: Command {
     static let configuration = CommandConfiguration(
         abstract: "Adopts a baseline of subscribers from a CSV file: user_id,until,reason.",
+        json: "one object: rows, added, over",
         examples: ["adopt --file baseline.csv", "adopt --file baseline.csv --output json"]
     )
 
@@ -150,6 +154,7 @@ struct SandboxCommand: AsyncParsableCommand {
     struct Allow: Command {
         static let configuration = CommandConfiguration(
             abstract: "Lets a user's sandbox purchases count until an instant.",
+            json: "one object: user_id, until",
             examples: ["sandbox allow uid-1 --until 2027-01-31", "sandbox allow uid-1 --until 2027-01-31T18:00:00Z"]
         )
 

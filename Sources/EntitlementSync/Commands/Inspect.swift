@@ -12,6 +12,7 @@ struct Inspect: AsyncParsableCommand {
             Nothing is asked of a store and of the database. A proof that verifies was written by its store; whether it
             still holds, and for which user, is what the store says when it is asked.
             """,
+        json: "one object: kind, store, verifies, reasons [text], facts {name: value}",
         examples: ["inspect storekit_jws=@transaction.jws", "inspect app_receipt=@receipt.txt --output json"]
     )
 

@@ -9,6 +9,7 @@ import Reports
 struct Migrate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Creates or updates the schema, then the host adapter.",
+        json: "one object: release, applied [name], objects [{kind, name, reason}], dry_run, missing_roles [name]",
         examples: ["migrate --dry-run", "migrate --adapter our-adapter.sql"]
     )
 

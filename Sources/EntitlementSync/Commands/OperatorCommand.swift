@@ -17,6 +17,7 @@ struct OperatorCommand: AsyncParsableCommand {
     struct Add: Command {
         static let configuration = CommandConfiguration(
             abstract: "Adds an operator, with a password for the first sign-in; the first one is an admin.",
+            json: "one object: name, role, password",
             examples: ["operator add dana --role agent", "operator add sam --role senior --user uid-7"]
         )
 
@@ -41,6 +42,7 @@ struct OperatorCommand: AsyncParsableCommand {
     struct List: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists the operators; for admins and auditors.",
+            json: "one array of operators",
             examples: ["operator list", "operator list --output json"]
         )
 
@@ -69,6 +71,7 @@ struct OperatorCommand: AsyncParsableCommand {
                 "Confirms, as a second admin, an account that another one added or reset: it may decide from then on.",
             discussion:
                 "Where there is one admin alone, the schema's owner confirms: sign out, and run it as that user.",
+            json: "one object: name",
             examples: ["operator confirm dana", "operator confirm dana --output json"]
         )
 
@@ -85,6 +88,7 @@ struct OperatorCommand: AsyncParsableCommand {
     struct Link: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Says which account in the app is an operator's own: no operator decides their own case.",
+            json: "one object: name",
             examples: ["operator link dana --user uid-7", "operator link dana --user uid-7 --output json"]
         )
 
@@ -102,6 +106,7 @@ struct OperatorCommand: AsyncParsableCommand {
     struct Disable: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Ends what an operator may do, at once.",
+            json: "one object: name",
             examples: ["operator disable dana", "operator disable dana --output json"]
         )
 
@@ -118,6 +123,7 @@ struct OperatorCommand: AsyncParsableCommand {
     struct Reset: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Gives an operator a password for a first sign-in again, and takes the second factor away.",
+            json: "one object: name, password",
             examples: ["operator reset dana", "operator reset dana --output json"]
         )
 
@@ -138,6 +144,7 @@ struct OperatorCommand: AsyncParsableCommand {
     struct Sessions: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows where the operator who is signed in here is signed in besides, and ends those sessions.",
+            json: "one array of sessions; with --end-others one object: ended",
             examples: ["operator sessions", "operator sessions --end-others"]
         )
 
@@ -163,6 +170,7 @@ struct OperatorCommand: AsyncParsableCommand {
     struct Logout: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Signs the operator out here.",
+            json: "one empty object",
             examples: ["operator logout", "operator logout --output json"]
         )
 
@@ -211,6 +219,7 @@ extension OperatorCommand {
             discussion:
                 "For a name that was taken when the person came first, and for accounts from before the provider was in use. The"
                 + " account waits for another admin's word then.",
+            json: "one object: name",
             examples: [
                 "operator identify dana --subject 248289761001",
                 "operator identify dana --subject 248289761001 --output json",
@@ -233,6 +242,7 @@ extension OperatorCommand {
             commandName: "break-glass",
             abstract: "Marks an admin who signs in with a password also while an identity provider is in use.",
             discussion: "For the case that the provider fails. Each use raises the alarm break_glass_used.",
+            json: "one object: name",
             examples: ["operator break-glass dana", "operator break-glass dana --off"]
         )
 
@@ -255,6 +265,7 @@ extension OperatorCommand {
             abstract: "Shows the identity provider that operators sign in through, or ends its use.",
             discussion:
                 "OIDC_ISSUER at the console puts one in use. The schema's owner ends it, after OIDC_ISSUER is unset.",
+            json: "one object: issuer; with --leave: left",
             examples: ["operator provider", "operator provider --leave"]
         )
 

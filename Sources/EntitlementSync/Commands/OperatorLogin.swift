@@ -13,6 +13,7 @@ extension OperatorCommand {
             abstract: "Signs an operator in at this terminal; asks for what is needed.",
             discussion:
                 "Without a name, the operator's browser signs the terminal in: it shows a code, which is typed at the console.",
+            json: "one object: name",
             examples: ["operator login dana", "operator login"]
         )
 

@@ -18,6 +18,7 @@ struct QueueCommand: AsyncParsableCommand {
     struct Stats: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Counts jobs by state, with the age of the oldest.",
+            json: "one object: queued, running, delayed, dead, oldest_seconds",
             examples: ["queue stats", "queue stats --output json"]
         )
 
@@ -36,6 +37,7 @@ struct QueueCommand: AsyncParsableCommand {
     struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists jobs that wait or run, in the order in which workers take them.",
+            json: "one array of {id, reference, kind, user_id, lane, state, wait_seconds, attempt, last_error}",
             examples: ["queue list", "queue list --limit 1000 --output json"]
         )
 
@@ -60,6 +62,7 @@ struct QueueCommand: AsyncParsableCommand {
     struct Dead: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists dead jobs, the newest first.",
+            json: "one array of rows of job_status",
             examples: ["queue dead", "queue dead --error unavailable --limit 1000"]
         )
 
@@ -85,6 +88,7 @@ struct QueueCommand: AsyncParsableCommand {
     struct Retry: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Queues a dead job again, or all dead jobs of one error.",
+            json: "one object: id, state; with --error: error, retried",
             examples: ["queue retry R-7K3Q-92", "queue retry --error unavailable"]
         )
 
@@ -113,6 +117,7 @@ struct QueueCommand: AsyncParsableCommand {
     struct Cancel: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Cancels a queued job; a running one ends before its effects are written.",
+            json: "one object: id, state",
             examples: ["queue cancel R-7K3Q-92", "queue cancel 01a20318-8fce-7afc-adbe-f6d044db1d3c"]
         )
 

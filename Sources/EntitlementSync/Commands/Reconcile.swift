@@ -11,6 +11,8 @@ import UserRequests
 struct Reconcile: Command {
     static let configuration = CommandConfiguration(
         abstract: "Re-reads users and makes their records true: some, everybody who is due, or everybody.",
+        json:
+            "a line for each user: user_id, job_id, outcome, rule, explanation; a dry run adds dry_run, type_before, type_after, assets, paused; then {\"summary\": {outcome: users}}, or of a run what runs list prints",
         examples: ["reconcile uid-1 uid-2", "reconcile --all --dry-run"]
     )
 

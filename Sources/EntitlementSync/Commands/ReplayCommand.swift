@@ -14,6 +14,7 @@ struct ReplayCommand: Command {
             What was read then is what it goes by: no store is asked, and nothing is written. What merely held a demotion \
             back (MODE, a pause, the brake, a run) is left out: such a decision agrees with the demotion it held.
             """,
+        json: "a line for each user who differs, then {\"summary\": …}",
         examples: ["replay uid-1", "replay --all --csv >differences.csv"]
     )
 

@@ -17,6 +17,8 @@ struct RunsCommand: AsyncParsableCommand {
     struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists runs, the newest first.",
+            json:
+                "a line for each run: run, scope, state, dry_run, asked_by, asked_at, started_at, ended_at, predicted_end, users, total, skipped, outcomes, rules, errors, listed, held_demotions, demotion_limit, hash",
             examples: ["runs list", "runs list --output json"]
         )
 
@@ -41,6 +43,8 @@ struct RunsCommand: AsyncParsableCommand {
     struct Show: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows a run with every user that it changes.",
+            json:
+                "a line for each change: user_id, outcome, rule, state, announced, type_before, type_after, assets, explanation; then {\"summary\": what runs list prints}",
             examples: ["runs show 12", "runs show 12 --csv >changes.csv"]
         )
 
@@ -101,6 +105,7 @@ struct RunsCommand: AsyncParsableCommand {
     struct Cancel: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Ends a run: what it has queued is still read, and demotes no user.",
+            json: "one object: run",
             examples: ["runs cancel 12", "runs cancel 12 --output json"]
         )
 
@@ -120,6 +125,7 @@ struct RunsCommand: AsyncParsableCommand {
     struct Release: Command {
         static let configuration = CommandConfiguration(
             abstract: "Has a run's reviewed changes written, whatever the limit; each user is read again.",
+            json: "one object: run",
             examples: ["runs release 12 --hash 3f9a1c0b77de", "runs release 12 --hash 3f9a1c0b77de --yes"]
         )
 

@@ -17,7 +17,7 @@ struct ScheduleCommand: AsyncParsableCommand {
     struct Follow: RoleCommand {
         static let configuration = CommandConfiguration(
             abstract: "Starts and plans runs until it is stopped. Of many such processes one leads.",
-            examples: ["schedule follow", "schedule"]
+            examples: ["schedule follow", "LOG_FORMAT=json schedule follow"]
         )
 
         var process: RoleProcess { RoleProcess(roles: [.schedule]) }
@@ -26,6 +26,7 @@ struct ScheduleCommand: AsyncParsableCommand {
     struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows the schedules and when each is due next.",
+            json: "a line for each schedule: name, cron, zone, scope, next and its options",
             examples: ["schedule list", "schedule list --output json"]
         )
 
@@ -60,6 +61,7 @@ struct ScheduleCommand: AsyncParsableCommand {
     struct Set: Command {
         static let configuration = CommandConfiguration(
             abstract: "Adds a schedule, or replaces the one of its name.",
+            json: "one object: name, next",
             examples: [
                 "schedule set nightly --cron '0 3 * * *' --scope due",
                 "schedule set weekly --cron '0 4 * * 7' --zone Europe/Berlin --scope all --dry-run",
@@ -121,6 +123,7 @@ struct ScheduleCommand: AsyncParsableCommand {
     struct Remove: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Removes a schedule; a run that it started goes on.",
+            json: "one object: name",
             examples: ["schedule remove nightly", "schedule remove nightly --output json"]
         )
 

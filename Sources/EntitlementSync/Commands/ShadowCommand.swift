@@ -14,6 +14,8 @@ struct ShadowCommand: Command {
             Users whose newest decision was only observed are compared with their type in the application as it is now; \
             every difference is listed with the decision's explanation. Nothing is written.
             """,
+        json:
+            "a line for each difference: user_id, at, difference, outcome, rule, type_before, our_type, host_type, explanation; then {\"summary\": {users, compared, agreeing, agreement, kinds}}",
         examples: ["shadow --since 2027-01-31", "shadow --csv >differences.csv"]
     )
 

@@ -11,6 +11,7 @@ enum Switch: String, ExpressibleByArgument, CaseIterable {
 struct Pause: DatabaseCommand {
     static let configuration = CommandConfiguration(
         abstract: "Stops demotions, transfers or every write, on all workers, within one batch.",
+        json: "one object: switch, paused",
         examples: ["pause demotions", "pause all"]
     )
 
@@ -26,6 +27,7 @@ struct Pause: DatabaseCommand {
 struct Resume: DatabaseCommand {
     static let configuration = CommandConfiguration(
         abstract: "Lets demotions, transfers or every write go on.",
+        json: "one object: switch, paused",
         examples: ["resume demotions", "resume all --output json"]
     )
 

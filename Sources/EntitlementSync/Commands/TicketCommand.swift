@@ -17,6 +17,7 @@ struct TicketsCommand: AsyncParsableCommand {
     struct List: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists tickets, the newest first.",
+            json: "a line for each ticket: the columns of ticket_status",
             examples: ["tickets list --state new", "tickets list --reveal"]
         )
 
@@ -50,6 +51,7 @@ struct TicketsCommand: AsyncParsableCommand {
     struct Open: SignedInCommand {
         static let configuration = CommandConfiguration(
             abstract: "Opens a ticket for a claimant who wrote to support, or touches the open one.",
+            json: "one object: id, action",
             examples: [
                 "tickets open --claimant uid-1 --reason 'paid on the old phone'",
                 "tickets open --claimant uid-1 --order-id GPA.3312-7713-1143-23945 --reason 'paid twice'",
@@ -104,6 +106,7 @@ struct TicketCommand: SignedInCommand {
                          --question proof_of_purchase, order_number, which_store,
                          other_account or sign_in_there
             """,
+        json: "show: one object with the ticket and its evidence; else one object: id, action",
         examples: ["ticket T-7K3Q-92", "ticket T-7K3Q-92 approve --evidence 3f9a1c0b77de"]
     )
 

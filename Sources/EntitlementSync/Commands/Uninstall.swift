@@ -9,6 +9,7 @@ struct Uninstall: DatabaseCommand {
         abstract: "Prints the SQL that removes the schema, and counts what would stay frozen in the host's tables.",
         discussion:
             "Nothing is written. Stop all processes, make a backup, read the script, and run it as the schema's owner.",
+        json: "one object: frozen_users, frozen_assets, roles [name], script [text]",
         examples: ["uninstall --dry-run", "uninstall --dry-run >uninstall.sql"]
     )
 

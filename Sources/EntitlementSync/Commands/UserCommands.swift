@@ -10,6 +10,7 @@ import WebAPI
 struct Restore: Command {
     static let configuration = CommandConfiguration(
         abstract: "Enqueues a restore, and waits for its outcome if asked to.",
+        json: "one object: the columns of job_status, and message",
         examples: [
             "restore uid-1 --wait 30",
             "restore uid-1 --proof storekit_jws=@transaction.jws --client-error receipt_already_in_use",
@@ -109,6 +110,7 @@ struct Waiting {
 struct Erase: DatabaseCommand {
     static let configuration = CommandConfiguration(
         abstract: "Forgets who a user is, in every record; what was decided stays without a name.",
+        json: "one object: purchases, tickets, events, messages, still_in_host",
         examples: ["erase uid-1", "erase uid-1 --yes --output json"]
     )
 

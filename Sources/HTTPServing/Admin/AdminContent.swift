@@ -2,6 +2,7 @@ import HTTPTypes
 package import Hummingbird
 import Logging
 package import NIOCore
+import Telemetry
 
 /// What the admin address serves.
 package struct AdminContent: Sendable {
@@ -53,12 +54,17 @@ package struct AdminContext: RequestContext {
 
 /// What a process says of its health, on either address.
 package enum HealthAnswer {
-    package static var live: Response { .plainText("live\n", .ok) }
-    package static var ready: Response { .plainText("ready\n", .ok) }
-    package static var notReady: Response { .plainText("not ready\n", .serviceUnavailable) }
+    package static var live: Response { .health("live", .ok) }
+    package static var ready: Response { .health("ready", .ok) }
+    package static var notReady: Response { .health("not ready", .serviceUnavailable) }
 }
 
 extension Response {
+    /// A word on the first line, the program's version on the second.
+    fileprivate static func health(_ word: String, _ status: HTTPResponse.Status) -> Response {
+        plainText("\(word)\nversion \(Build.version)\n", status)
+    }
+
     static func plainText(_ body: String, _ status: HTTPResponse.Status) -> Response {
         Response(
             status: status,
