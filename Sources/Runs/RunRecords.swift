@@ -199,4 +199,19 @@ package struct RunRecords: Sendable {
             try $0.decode(into: Line.init(userID:jobID:outcome:rule:explanation:typeBefore:typeAfter:assets:))
         }
     }
+
+    /// Users that a run could not read, each with the error, as far as it is kept.
+    package func unread(of id: Int64, limit: Int32) async throws -> [(userID: String?, error: String?)] {
+        try await pool.query(
+            """
+            SELECT u.user_id, h.last_error
+              FROM entitlement_sync.run_part AS p
+             CROSS JOIN LATERAL unnest(p.keys, p.jobs, p.outcomes) AS j(key, job, outcome)
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = j.key
+              LEFT JOIN entitlement_sync.job_history AS h ON h.id = j.job
+             WHERE p.run_id = \(id) AND j.outcome = 'store_unavailable'
+             ORDER BY u.user_id LIMIT \(limit)
+            """
+        ).map { row in try row.decode(String?.self, String?.self) }
+    }
 }

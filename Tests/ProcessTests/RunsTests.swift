@@ -95,6 +95,23 @@ import Testing
         }
     }
 
+    @Test func `A run names who was not read, and says on stderr that it goes on without its command`() async throws {
+        let simulator = try await Simulator(
+            scenario: Self.scenario + "\nfaults: [{customer: other, status: 503}, {customer: payer, latency: 3s}]"
+        )
+        try await Site.with(store: simulator.url, settings: ["JOB_MAX_ATTEMPTS": "1"]) { site in
+            try await site.execute(Self.users)
+            let worker = try await site.start("worker")
+            let run = try await site.run("reconcile", "--all")
+            #expect(run.code == 69 && run.err.hasPrefix("entitlement-sync: run 1 has read "), "\(run)")
+            #expect(run.err.contains("it goes on without this command, see entitlement-sync runs show 1\n"), "\(run)")
+            #expect(run.out.contains("not read  error\nother     unavailable\n"), "\(run)")
+            let shown = try await site.run("runs", "show", "1", "--output", "json")
+            #expect(shown.out.contains(#""unread":[{"error":"unavailable","user_id":"other"}]"#), "\(shown)")
+            try await worker.stop()
+        }
+    }
+
     @Test func `A run that is only observed says that nothing was written`() async throws {
         let simulator = try await Simulator(scenario: Self.scenario)
         try await Site.with(store: simulator.url, settings: ["MODE": "observe"]) { site in

@@ -14,7 +14,9 @@ struct RunChanges {
         case .json:
             let counts = try await runs.changeCounts(of: run.id)
             try await runs.eachChange(of: run.id) { changes in for change in changes { try Output.json(change.json) } }
-            try Output.json(["summary": run.summary(counts)])
+            let unread = try await unread(of: run)
+            let named = unread.map { ["user_id": $0.userID, "error": $0.error] as JSONObject }
+            try Output.json(["summary": run.summary(counts).adding("unread", named.isEmpty ? nil : named)])
         case .text:
             let changes = try await runs.changes(of: run.id, limit: Self.shownInTable)
             if !changes.isEmpty {
@@ -32,7 +34,16 @@ struct RunChanges {
             }
             let report = try await RunReporting(runs: runs).report(of: run)
             for line in report.summary() + run.listings { Output.line(line) }
+            let unread = try await unread(of: run)
+            guard !unread.isEmpty else { return }
+            Output.line("")
+            Output.table(["not read", "error"], unread.map { [$0.userID ?? "(erased)", $0.error ?? "-"] })
         }
+    }
+
+    private func unread(of run: RunRecord) async throws -> [(userID: String?, error: String?)] {
+        guard run.outcomes["store_unavailable"] ?? 0 > 0 else { return [] }
+        return try await runs.unread(of: run.id, limit: Self.shownInTable)
     }
 }
 
