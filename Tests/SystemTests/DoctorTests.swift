@@ -33,7 +33,15 @@ struct DoctorTests {
             name: "queue_age",
             made: """
                 SELECT entitlement_sync.request_restore('payer');
-                UPDATE entitlement_sync.queue AS q SET due = now() - interval '6 minutes'
+                UPDATE entitlement_sync.queue AS q
+                   SET restore_queued_at = now() - interval '6 minutes', due = now() + interval '1 minute'
+                """
+        ),
+        Finding(
+            name: "queue_age",
+            made: """
+                SELECT entitlement_sync.request_reconcile('payer');
+                UPDATE entitlement_sync.queue AS q SET lane = 1, due = now() - interval '6 minutes'
                 """
         ),
         Finding(

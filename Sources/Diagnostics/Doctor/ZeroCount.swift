@@ -147,11 +147,15 @@ struct ZeroCount {
                 name: "queue_age",
                 query: """
                     SELECT count(*) FROM entitlement_sync.queue AS q
-                     WHERE q.lane IN (0, 1) AND q.owner IS NULL
-                       AND q.due < now() - \(limits.wait.microseconds) * interval '1 microsecond'
+                     WHERE q.owner IS NULL
+                       -- A restore's user waits also while it is delayed, as for a store that is down.
+                       AND CASE WHEN q.restore_id IS NOT NULL
+                                THEN coalesce(q.restore_queued_at, entitlement_sync.id_time(q.restore_id))
+                                WHEN q.lane = 1 THEN q.due END
+                           < now() - \(limits.wait.microseconds) * interval '1 microsecond'
                     """,
-                fine: "no due restore or event waits for long",
-                wrong: "users' due restores or events wait for longer than they should",
+                fine: "no restore and no due event waits for long",
+                wrong: "users' restores or due events wait for longer than they should",
                 fix: "See the store's budget and health below, then start more workers."
             ),
             ZeroCount(

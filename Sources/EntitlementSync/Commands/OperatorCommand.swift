@@ -9,7 +9,7 @@ struct OperatorCommand: AsyncParsableCommand {
         abstract: "Adds, lists, disables and resets those who work at the support desk, and signs them in here.",
         examples: ["operator add dana --role agent", "operator login dana"],
         subcommands: [
-            Add.self, List.self, Confirm.self, Link.self, Disable.self, Reset.self, Login.self, Logout.self,
+            Add.self, List.self, Confirm.self, Link.self, Disable.self, Reset.self, Login.self, WhoAmI.self, Logout.self,
             Sessions.self, Identify.self, BreakGlass.self, Provider.self,
         ]
     )
@@ -163,6 +163,27 @@ struct OperatorCommand: AsyncParsableCommand {
                 ["where", "since", "seen", ""],
                 rows.map { [$0.kind, $0.startedAt, $0.seenAt, $0.isThis ? "this one" : ""] },
                 document: rows
+            )
+        }
+    }
+
+    struct WhoAmI: SignedInCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "whoami",
+            abstract: "Shows who is signed in here, with the role and what it permits.",
+            json: "one object: name, role, permissions [name], held",
+            examples: ["operator whoami", "operator whoami --output json"]
+        )
+
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func answer(_ token: SessionToken, _ database: Database) async throws -> Answer {
+            let me = try await DeskConsole(pool: database.pool, session: token.digest).me()
+            let held = me.isHeld ? "; decides nothing until a second admin has confirmed the account" : ""
+            return Answer(
+                "\(me.name), \(me.role): \(me.permissions.joined(separator: ", "))\(held)",
+                json: ["name": me.name, "role": me.role, "permissions": me.permissions, "held": me.isHeld]
             )
         }
     }

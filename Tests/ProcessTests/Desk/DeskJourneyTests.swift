@@ -185,6 +185,8 @@ import Testing
                 )
                 #expect(ending.code == code && ending.err.contains(text), "\(words): \(ending)")
             }
+            let me = try await bea.run("operator", "whoami")
+            #expect(me.code == 0 && me.out.hasPrefix("bea, approver: approve, "), "\(me)")
             let nobody = try await site.run("tickets", "--session", bea.folder + "/none")
             #expect(nobody.code == 77 && nobody.err.contains("operator login"), "\(nobody)")
             try FileManager.default.setAttributes(
