@@ -59,11 +59,18 @@ struct TicketText {
         }
         var lines = [
             "evidence   \(hash)", "  collected  \(Self.moment(ticket.evidenceAt ?? ""))",
-            "  facts      \(facts.isEmpty ? "-" : facts.joined(separator: ", "))",
-            "  suggests   \(ticket.suggested ?? "nothing") (\(reason))",
-            "  hindrance  \(ticket.hindrance ?? "-")", "  approvals  \(ticket.approvalsNeeded ?? 0) needed",
+            "  suggests   \(ticket.suggested.map(TicketWords.verdict) ?? "nothing"): \(Suggestion.Reason(rawValue: reason).map(EvidenceWords.reason) ?? TicketWords.plain(reason))",
+            "  approvals  \(ticket.approvalsNeeded ?? 0) needed",
             "  RevenueCat has it for: \(ticket.evidence?.holder ?? "-")",
         ]
+        if let words = ticket.hindrance.flatMap(TransferHindrance.init).flatMap(EvidenceWords.hindrance) {
+            lines.append("  hindrance  \(words)")
+        }
+        lines += facts.map { code in
+            guard let fact = TransferFact(rawValue: code) else { return "  fact       \(TicketWords.plain(code))" }
+            let (words, weight) = EvidenceWords.fact(fact)
+            return "  \(weight.rawValue.padded(to: 9))  \(words)"
+        }
         lines += (ticket.evidence?.sources ?? []).map { "  source     \(EvidenceWords.source($0))" }
         for word in ticket.evidence?.words ?? [] {
             lines.append("  \(word.source), asked about the \(word.asked ?? "-"): \(word.text)")

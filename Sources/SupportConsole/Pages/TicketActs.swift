@@ -53,7 +53,7 @@ struct TicketActs: Sendable {
         case "refuse":
             return .refuse(how: form["how"] ?? "", words: form["text"], hash: hash(form))
         case "note":
-            guard let words = form["text"] else { throw ConsoleFault.refused(.badRequest, "Write the remark first.") }
+            guard let words = form["text"] else { throw ConsoleFault.refused(.badRequest, "Write the note first.") }
             return .note(words)
         default:
             guard let hash = hash(form) else {
