@@ -10,7 +10,7 @@ import Testing
         #expect(
             factor.address(account: "ann b")
                 == "otpauth://totp/entitlement-sync:ann%20b?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
-                + "&issuer=entitlement-sync&algorithm=SHA1&digits=6&period=30"
+                + "&issuer=entitlement-sync"
         )
     }
 

@@ -9,8 +9,8 @@ struct OperatorCommand: AsyncParsableCommand {
         abstract: "Adds, lists, disables and resets those who work at the support desk, and signs them in here.",
         examples: ["operator add dana --role agent", "operator login dana"],
         subcommands: [
-            Add.self, List.self, Confirm.self, Link.self, Disable.self, Reset.self, Login.self, WhoAmI.self, Logout.self,
-            Sessions.self, Identify.self, BreakGlass.self, Provider.self,
+            Add.self, List.self, Confirm.self, Link.self, Disable.self, Reset.self, Login.self, WhoAmI.self,
+            Logout.self, Sessions.self, Identify.self, BreakGlass.self, Provider.self,
         ]
     )
 

@@ -178,7 +178,10 @@ struct SignInPages: Sendable {
         let values = shown([
             "next": LocalPath(form["next"]).text, "name": name, "words": words,
             "asks-password": needs.contains(.password) || form["new-password"] != nil,
-            "device": device.map { ["spelled": $0.spelled, "address": $0.address(account: name)] },
+            "device": device.map { device in
+                let address = device.address(account: name)
+                return shown(["spelled": device.spelled, "address": address, "picture": QRCode(address)?.path])
+            },
             "asks-code": device == nil && needs.contains(.code),
         ])
         return desk.pages.page("enrol", "Your first sign-in", values, nil, status: .unauthorized)

@@ -44,11 +44,12 @@ package struct SecondFactor: Sendable {
     }
 
     /// The address that an authenticator app takes, typed or from a picture, with the secret in it.
+    ///
+    /// Algorithm, digits and period are what every app assumes.
     package func address(account: String) -> String {
         let allowed = CharacterSet.alphanumerics.union(CharacterSet(charactersIn: "-._~"))
         let name = account.addingPercentEncoding(withAllowedCharacters: allowed) ?? ""
-        return "otpauth://totp/entitlement-sync:\(name)?secret=\(base32)"
-            + "&issuer=entitlement-sync&algorithm=SHA1&digits=6&period=30"
+        return "otpauth://totp/entitlement-sync:\(name)?secret=\(base32)&issuer=entitlement-sync"
     }
 
     /// 20 bytes are 32 letters, without a rest.
