@@ -29,9 +29,13 @@ package enum Output {
         line(PlainText.escaped(try value.jsonLine()))
     }
 
-    /// A table with aligned columns; the head is bold on a terminal.
+    /// A table: on a terminal with aligned columns and a bold head, for a program with tabs between the cells.
     package static func table(_ head: [String], _ rows: [[String]]) {
         let rows = rows.map { $0.map { PlainText.harmless($0) } }
+        guard isatty(STDOUT_FILENO) == 1 else {
+            for row in [head] + rows { line(row.joined(separator: "\t")) }
+            return
+        }
         var widths = head.map(\.count)
         for row in rows {
             for (index, cell) in row.enumerated() where index < widths.count {

@@ -105,7 +105,7 @@ import Testing
             let run = try await site.run("reconcile", "--all")
             #expect(run.code == 69 && run.err.hasPrefix("entitlement-sync: run 1 has read "), "\(run)")
             #expect(run.err.contains("it goes on without this command, see entitlement-sync runs show 1\n"), "\(run)")
-            #expect(run.out.contains("not read  error\nother     unavailable\n"), "\(run)")
+            #expect(run.out.contains("not read\terror\nother\tunavailable\n"), "\(run)")
             let shown = try await site.run("runs", "show", "1", "--output", "json")
             #expect(shown.out.contains(#""unread":[{"error":"unavailable","user_id":"other"}]"#), "\(shown)")
             try await worker.stop()
