@@ -177,6 +177,8 @@ declare -A package_of=(
     [nginx]=nginx-light
     [glewlwyd]='glewlwyd dbconfig-sqlite3'
     [caddy]=caddy
+    [docker-compose]=docker-compose
+    [yaml]=python3-yaml
     [chromium]='chromium chromium-driver'
 )
 
@@ -186,6 +188,7 @@ is_present() {
         # Debian keeps it in /usr/sbin, which is in the PATH of administrators alone.
         pgbouncer | nginx) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]] ;;
         chromium) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
+        yaml) /usr/bin/python3 -c 'import yaml' 2>/dev/null ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         libpq | libcurl) command -v pkg-config >/dev/null && pkg-config --exists "$1" ;;
         *) command -v "$1" >/dev/null ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything, runs every test, checks the format, the words, the alerts, the manifests and the bill of materials.
+# Builds everything, runs every test, checks the format, the words, the docs, the alerts, the manifests and the bill of materials.
 # The tests start a PostgreSQL of their own.
 #
 #   deploy/test.sh [--full] [swift test arguments]
@@ -72,7 +72,8 @@ if [[ -n $scratch ]]; then
 fi
 
 require_swift
-install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer chromium promtool nginx caddy glewlwyd curl
+install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer chromium promtool nginx caddy glewlwyd curl \
+    docker-compose yaml
 # What is written where TMPDIR points is gone with this run; the tests' servers have folders of their own, which go with
 # them. Others may pass through, as those servers are not root's.
 TMPDIR=$(mktemp --directory --tmpdir test.XXXXXX)
@@ -138,6 +139,8 @@ fi
 step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules Tests/Checks/alerts_test.yml' || true
 step metrics python3 Tests/Checks/check_metrics.py || true
 step words python3 Tests/Checks/check_words.py || true
+step docs python3 Tests/Checks/check_docs.py --site || true
+step compose Tests/Checks/check_compose.py || true
 step kubernetes python3 Tests/Checks/check_kubernetes.py || true
 if [[ -n $built ]]; then
     binary=$(swift build --show-bin-path "${build_arguments[@]}")/entitlement-sync
