@@ -14,11 +14,14 @@ struct ReferenceTests {
             try expected.write(toFile: Paths.package + "/" + path, atomically: true, encoding: .utf8)
             return
         }
-        let (now, expected) = (try text(path).split(separator: "\n"), expected.split(separator: "\n"))
-        let other = zip(now, expected).first { $0 != $1 }.map { "\($0) <> \($1)" }
+        let (now, made) = (try text(path).split(separator: "\n"), expected.split(separator: "\n"))
+        let other =
+            zip(now, made).first { $0 != $1 }.map { "has \($0), not \($1)" }
+            ?? "has \(now.count), not \(made.count) lines"
+        let isSame = now == made
         #expect(
-            now == expected,
-            "\(path): \(other ?? "other length"); ENTITLEMENT_SYNC_RECORD_REFERENCE=1 deploy/test.sh --filter ReferenceTests"
+            isSame,
+            "\(path) \(other); ENTITLEMENT_SYNC_RECORD_REFERENCE=1 deploy/test.sh --filter ReferenceTests makes it again"
         )
     }
 
