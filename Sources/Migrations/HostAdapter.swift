@@ -61,6 +61,9 @@ struct HostAdapter {
             PERFORM * FROM entitlement_sync_host.count_assets('{}');
             PERFORM * FROM entitlement_sync_host.page_users(NULL, 0);
             PERFORM * FROM entitlement_sync_host.count_subscribers();
+            IF to_regprocedure('entitlement_sync_host.newest_users(integer)') IS NOT NULL THEN
+                PERFORM n.id || '' FROM entitlement_sync_host.newest_users(0) AS n(id);
+            END IF;
             IF to_regprocedure('entitlement_sync_host.unexplained_assets(integer)') IS NOT NULL THEN
                 PERFORM a.user_id || a.asset_id FROM entitlement_sync_host.unexplained_assets(0) AS a(user_id, asset_id);
             END IF;
@@ -81,9 +84,12 @@ struct HostAdapter {
                 try await connection.execute(
                     script: "SET LOCAL lock_timeout = '5s'; SET LOCAL client_min_messages = warning;"
                 )
-                // An adapter may leave this one out, and is not to be given another's.
+                // An adapter may leave these out, and is not to be given another's.
                 try await connection.execute(
-                    script: "DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer)"
+                    script: """
+                        DROP FUNCTION IF EXISTS entitlement_sync_host.newest_users(integer);
+                        DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer);
+                        """
                 )
                 try await connection.execute(script: sql)
                 // Another adapter may order assets differently. Workers in a batch are waited for.

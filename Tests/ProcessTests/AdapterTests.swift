@@ -154,6 +154,32 @@ struct AdapterTests {
         }
     }
 
+    @Test func `An adapter whose optional function fails is refused with function and line, and a dry run tries it`()
+        async throws
+    {
+        try await Site.with(.empty) { site in
+            try await site.execute(Paths.text(Paths.fixtures + "/other_host.sql"))
+            #expect(try await site.run("migrate", "--adapter", Self.adapter).code == 0)
+            let broken = """
+                CREATE OR REPLACE FUNCTION entitlement_sync_host.newest_users(most integer) RETURNS SETOF text
+                LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+                BEGIN
+                    RETURN QUERY SELECT a.nick FROM shop.accounts AS a LIMIT most;
+                END
+                $$;
+                """
+            let file = try Paths.temporary(Paths.text(Self.adapter) + broken, suffix: ".sql")
+            defer { try? FileManager.default.removeItem(atPath: file) }
+            let ending = try await site.run("migrate", "--dry-run", "--adapter", file)
+            #expect(
+                ending.code == 78 && ending.err.contains("a.nick does not exist, in newest_users line 3"),
+                "\(ending)"
+            )
+            let functions = "SELECT count(*) FROM pg_proc AS p WHERE p.proname = 'newest_users'"
+            #expect(try await site.number(PostgresQuery(rawSQL: functions)) == 0)
+        }
+    }
+
     @Test("An adapter that fails at an id which the host's tables cannot hold is refused")
     func strictAdapter() async throws {
         try await Site.with(.empty) { site in
@@ -177,14 +203,15 @@ struct AdapterTests {
         }
     }
 
-    @Test("The README's example is part of the adapter that is tested")
-    func readme() throws {
-        let readme = try Paths.text(Paths.package + "/README.md")
-        let section = try #require(readme.components(separatedBy: "### Other tables").last)
-            .components(separatedBy: "\n### ")[0]
-        let example = section.split(separator: "\n").filter { $0.hasPrefix("    ") }.map { $0.dropFirst(4) }
-        try #require(example.first?.hasPrefix("CREATE OR REPLACE FUNCTION") == true)
-        #expect(try Paths.text(Self.adapter).contains(example.joined(separator: "\n")))
+    @Test func `The page's example is part of the adapter that is tested`() throws {
+        let page = try Paths.text(Paths.package + "/deploy/docs/integrate/other-tables.md")
+        let lines = page.split(separator: "\n", omittingEmptySubsequences: false)
+        let example = lines.drop { !$0.hasPrefix("    CREATE OR REPLACE FUNCTION") }.prefix {
+            $0.isEmpty || $0.hasPrefix("    ")
+        }
+        .map { String($0.dropFirst(4)) }.joined(separator: "\n").trimmingCharacters(in: .whitespacesAndNewlines)
+        try #require(example.hasPrefix("CREATE OR REPLACE FUNCTION"))
+        #expect(try Paths.text(Self.adapter).contains(example))
     }
 
     /// Every row of the host with the version it is in.

@@ -20,7 +20,7 @@ client_error: the error that the SDK reported, by name or code, such as receipt_
 product_ids: which restored products are listed for delivery; null lists all.
 idempotency_key: at most 255 characters; the same key with the same content returns the same job for seven days.
 origin: profile, paywall or null.
-Errors: ES001 unknown user, ES002 malformed proof, ES003 key too long, ES004 key used with other content, ES005 a limit. Nothing is enqueued then.';
+Errors: ES001 unknown user, ES002 malformed proof, ES003 key too long, ES004 key used with other content, ES005 a limit, 22023 another origin. Nothing is enqueued then.';
 
 CREATE OR REPLACE FUNCTION request_reconcile(user_id text, reason text DEFAULT 'manual') RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

@@ -5,10 +5,10 @@
 --     CREATE INDEX items_account_uid_id ON items (account_uid, id);     -- needed: without it each batch reads all items
 --
 -- Copy this file, change what is marked EDIT, and run `entitlement-sync migrate --adapter FILE`. The rules for every adapter are in
--- adapter.sql. To rename by search and replace:
---   public.accounts   EDIT: the table of users, with its schema        public.items   EDIT: the table of assets, with its schema
---   uid, plan, state, created_at, updated_at   EDIT: its columns       id, account_uid, locked_for, locked_at   EDIT: its columns
--- `locked_for` may be NULL, which means the same as '{}'.
+-- adapter.sql. `EDIT names` marks the functions that name your tables (always with their schema) and columns. Rename by search and replace:
+--   public.accounts with uid, plan, state, created_at, updated_at: the table of users
+--   public.items with id, account_uid, locked_for, locked_at:      the table of assets
+-- Leave the reason 'subscription_lapsed' as it is. `locked_for` may be NULL, which means the same as '{}'.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
 
@@ -45,6 +45,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 
 -- Users by id; unknown ids are left out.
+-- EDIT names. Without a column `created_at`: a constant, such as timestamptz '2020-01-01', never NULL; the same in page_users.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.read_users(ids text[])
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -60,6 +61,7 @@ END
 $$;
 
 -- Users by id, locked until the transaction ends. Unknown ids are left out, and so are users that another transaction has locked.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.lock_users(ids text[])
 RETURNS TABLE (id text, type text, status text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -75,6 +77,7 @@ END
 $$;
 
 -- Sets the type of users that the caller has locked. Returns the ids of those whose type changed.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.set_type(ids text[], new_type text)
 RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -84,7 +87,7 @@ BEGIN
     RETURN QUERY
     UPDATE public.accounts AS a
        SET plan = entitlement_sync_host.plan_of(new_type),
-           updated_at = now()                                 -- EDIT: leave it out if there is no such column
+           updated_at = now()   -- EDIT: leave it out if there is no such column
      WHERE a.uid = ANY (ARRAY(SELECT entitlement_sync_host.key_of(w.id) FROM unnest(ids) AS w(id)))
        AND entitlement_sync_host.type_of(a.plan) IS DISTINCT FROM new_type
  RETURNING a.uid::text;
@@ -97,6 +100,7 @@ $$;
 -- trigger skips. PostgreSQL 15 has no min(uuid) and max(uuid), so the rows are gone through in their order; text with the collation "C"
 -- has the order of uuid.
 -- The settings make the plan follow the index (account_uid, id): to sort the rest for each batch would take long.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -152,6 +156,7 @@ END
 $$;
 
 -- Removes the reason from assets after each user's cursor (null: from the first). Returns the same as freeze_assets.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unfreeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -206,6 +211,7 @@ $$;
 
 -- The cursor of the user's first unlocked asset after `after` that has the reason (`lapsed`) or has it not; null: there is none. With it
 -- a worker steps over an asset that a trigger of the host refuses.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.next_asset(owner text, after text, lapsed boolean)
 RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -227,6 +233,7 @@ END
 $$;
 
 -- How many assets of each user have the reason, and how many do not. Users without assets are left out.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_assets(ids text[])
 RETURNS TABLE (user_id text, lapsed bigint, others bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -245,6 +252,7 @@ $$;
 
 -- At most `batch` users in the order of their ids, after a given one (null: from the first). Every plan for this condition begins at the
 -- given id; with "after IS NULL OR ..." a generic plan would begin at the first user each time.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.page_users(after text, batch integer)
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -263,6 +271,7 @@ $$;
 
 -- The users who were created last, newest first. An adapter may leave this function out. It reads the whole table, unless there is an
 -- index: CREATE INDEX ON accounts (created_at).
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.newest_users(most integer)
 RETURNS SETOF text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -272,6 +281,7 @@ END
 $$;
 
 -- How many eligible users are subscribers. Workers call it about every five minutes, for the demotion brake.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_subscribers()
 RETURNS bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -289,6 +299,7 @@ $$;
 -- At most `most` assets that are frozen without a recorded reason: for `doctor` and for operators. An adapter may leave this function
 -- out. It may read the whole table. If that takes too long, an index helps:
 -- CREATE INDEX ON items (id) WHERE locked_at IS NOT NULL AND coalesce(locked_for, '{}') = '{}'.
+-- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unexplained_assets(most integer)
 RETURNS TABLE (user_id text, asset_id text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
