@@ -164,9 +164,6 @@ say "PostgreSQL $("$postgres_bin/postgres" --version | awk '{ print $3 }') of it
 settings=(
     "DATABASE_URL=postgresql://demo:$postgres_password@127.0.0.1:$postgres_port/demo"
     "ENTITLEMENT_SYNC_SQL_DIR=$PWD/sql"
-    REVENUECAT_API_KEY=sk_demo
-    REVENUECAT_PROJECT_ID=proj_demo
-    REVENUECAT_REQUESTS_PER_MINUTE=0
     JOB_MAX_ATTEMPTS=4
     JOB_BACKOFF_BASE_MS=50
     JOB_BACKOFF_CAP_MS=500
@@ -195,7 +192,6 @@ for attempt in 1 2 3; do
     fi
 done
 mapfile -t direct <"$run_folder/stores/stores.env"
-direct+=("REVENUECAT_BASE_URL=http://127.0.0.1:$simulator_port/v2")
 settings+=("${direct[@]}")
 product_environment+=("${direct[@]}")
 say "a simulated RevenueCat, App Store, Google Play and Onside on 127.0.0.1:$simulator_port"

@@ -4,7 +4,7 @@ internal import Glibc
 extension StoreSimulator {
     /// Writes what operators and devices would have, so that others can use the simulated stores.
     ///
-    /// - `stores.env`: the variables of the App Store, Google Play and Onside, and of those who send events, a line each.
+    /// - `stores.env`: the variables of all stores, and of those who send events, a line each.
     /// - The keys, certificates and accounts that these name.
     /// - `proofs.tsv`: `kind`, of what, and the proof, with tabs between: a `storekit_jws` for each transaction, an
     ///   `app_receipt` for each Apple account in both generations' newer form, an `onside_history` for each account.
@@ -25,6 +25,8 @@ extension StoreSimulator {
         ]
         for (name, text) in files { try Self.write(text, to: folder + "/" + name) }
         let settings = [
+            ("REVENUECAT_API_KEY", "sk_simulated"), ("REVENUECAT_PROJECT_ID", scenario.project),
+            ("REVENUECAT_BASE_URL", base + "/v2"), ("REVENUECAT_REQUESTS_PER_MINUTE", "0"),
             ("APP_STORE_ISSUER_ID", scenario.appStore.issuerID), ("APP_STORE_KEY_ID", scenario.appStore.keyID),
             ("APP_STORE_PRIVATE_KEY_FILE", folder + "/app-store-key.p8"),
             ("APP_STORE_BUNDLE_ID", scenario.appStore.bundleID),

@@ -293,6 +293,7 @@ import Testing
         let settings = try String(contentsOf: folder.appending(path: "stores.env"), encoding: .utf8)
             .split(separator: "\n")
         for line in [
+            "REVENUECAT_BASE_URL=http://127.0.0.1:4711/v2", "REVENUECAT_PROJECT_ID=proj0a1b2c3d",
             "FIREBASE_PROJECT_ID=p1", "FIREBASE_KEYS_URL=http://127.0.0.1:4711/google-keys/firebase",
             "GOOGLE_KEYS_URL=http://127.0.0.1:4711/google-keys/oauth", "PUBSUB_AUDIENCE=a",
             "PUBSUB_SERVICE_ACCOUNT=\(Self.account)",
