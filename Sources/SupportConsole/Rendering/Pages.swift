@@ -103,7 +103,7 @@ struct Said {
         "give-access": "The claimant has access for 72 hours, or until the case is decided.",
         "approve": "Your approval is recorded.", "waive": "The owner is not waited for any longer.",
         "withdraw": "Your approval is taken back.",
-        "token": "A worker tells the App Store again.",
+        "token": "A worker notifies the App Store again.",
         "transfer": "The transfer has begun; a worker carries it out.", "resolve": "The transfer was settled by hand.",
         "refuse": "The case is decided.", "ask": "The claimant has been asked.", "open": "The ticket is open.",
         "restore": "A worker reads the stores for this user now.", "retry": "The job is queued again.",

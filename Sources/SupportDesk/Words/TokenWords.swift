@@ -6,9 +6,9 @@ package enum TokenWords {
         switch token.state {
         case "set": return "The App Store names the claimant from the current period on."
         case "due":
-            guard let reason else { return "A worker tells the App Store whose it is." }
+            guard let reason else { return "A worker notifies the App Store of the owner." }
             return
-                "A worker tells the App Store whose it is; \(token.tries) \(tries(token)) came to nothing (\(reason))."
+                "A worker notifies the App Store of the owner; \(token.tries) \(tries(token)) came to nothing (\(reason))."
         case "skipped": return "The App Store was not given the account token: \(reason ?? "nothing to tell"). \(echo)"
         case "refused":
             return "The App Store does not take the claimant's account token: \(reason ?? "refused"). \(echo)"

@@ -77,10 +77,10 @@ struct ConsoleWaiverTests {
         try await console.site.until(ended)
         let page = try await text(cid)
         #expect(page.contains("At the App Store") && page.contains("there is no key for it"), "\(page)")
-        #expect(page.contains("Tell the App Store again"), "\(page)")
+        #expect(page.contains("Notify the App Store again"), "\(page)")
         let answer = try await cid.post(path + "/token", [("key", cid.key())])
         #expect(answer["Location"] == path + "?done=token", "\(answer)")
-        #expect(try await text(cid, "?done=token").contains("A worker tells the App Store again."))
+        #expect(try await text(cid, "?done=token").contains("A worker notifies the App Store again."))
         try await console.site.until(ended)
     }
 
