@@ -80,15 +80,14 @@ SELECT apply_privileges(ARRAY(
          run.total run_backfill run_change run_part schedule schema_release store_absence store_credential.since
          store_credential.state store_credential.store store_health store_knowledge ticket_move worker'),
         ('support', 'function', 'EXECUTE',
-         'acting add_operator allow_terminal announce_sign_in approve_ticket ask_claimant ask_terminal assign_ticket
-         begin_transfer confirm_operator days_to_partition desk_alive desk_causes desk_counts desk_dead desk_dead_errors
-         desk_dry_run desk_figures desk_log desk_me desk_queue desk_restore desk_retry desk_retry_all desk_search desk_timeline desk_user disable_operator
-         end_other_sessions first_id_of give_temporary_access id_time identify_operator is_eligible link_operator
-         linked_tickets list_tickets mark_break_glass new_id note_order note_refusal note_ticket open_ticket operators
-         own_sessions partitioned_tables partitions_of provider_in_use reference_of refresh_evidence refuse_ticket
-         reset_operator resolve_transfer retry_tokens reveal_list reveal_ticket reveal_user session_name show_ticket sign_in
-         sign_in_salt sign_out terminal_asking ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window
-         unassign_ticket waive_owner_window withdraw_approval'),
+         'acting add_operator allow_terminal announce_sign_in approve_ticket ask_claimant ask_terminal assign_ticket begin_transfer
+         confirm_operator days_to_partition desk_alive desk_causes desk_counts desk_dead desk_dead_errors desk_dry_run desk_figures
+         desk_log desk_me desk_queue desk_restore desk_retry desk_retry_all desk_search desk_timeline desk_user disable_operator
+         end_other_sessions first_id_of give_temporary_access id_time identify_operator is_eligible link_operator linked_tickets
+         list_tickets mark_break_glass new_id note_order note_refusal note_ticket open_ticket operators own_sessions partitioned_tables
+         partitions_of provider_in_use reference_of refresh_evidence refuse_ticket reset_operator resolve_transfer retry_tokens
+         reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt sign_out terminal_asking ticket_named
+         ticket_replies ticket_tokens ticket_waiver ticket_window unassign_ticket waive_owner_window withdraw_approval'),
         ('console', 'schema', 'USAGE',
          'entitlement_sync'),
         ('console', 'function', 'EXECUTE',

@@ -9,7 +9,8 @@ SELECT k.key, bool_or(p.grants_access) AS grants_access, bool_or(coalesce(p.dura
                                  ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
                                                 p.product_id, p.base_plan_id) END AS key) AS k
  GROUP BY k.key;
-COMMENT ON TABLE product IS 'Which products and entitlements mean access. The host''s team writes it; waiting jobs follow a change at once.';
+COMMENT ON TABLE product IS 'Which products and entitlements mean access. The host''s team writes it; '
+    'waiting jobs follow a change at once.';
 COMMENT ON COLUMN product.store IS 'revenuecat, app_store, google_play or onside';
 COMMENT ON COLUMN product.product_id IS 'the store''s product id; for revenuecat the entitlement''s lookup key';
 COMMENT ON COLUMN product.base_plan_id IS 'Google Play: one base plan of the product; null: all of them';
@@ -51,7 +52,8 @@ SELECT j.id, reference_of('R', j.id) AS reference,
   JOIN user_sync AS u ON u.user_key = j.user_key
  -- Not in the branches, where the condition would keep the planner from using their indexes.
  WHERE j.id IS NOT NULL;
-COMMENT ON VIEW job_status IS 'Every job that was ever accepted, until retention. The truth about a job; the notification entitlement_sync_outcome is a hint.';
+COMMENT ON VIEW job_status IS 'Every job that was ever accepted, until retention. The truth about a job; '
+    'the notification entitlement_sync_outcome is a hint.';
 COMMENT ON COLUMN job_status.id IS 'what request_restore and request_reconcile return';
 COMMENT ON COLUMN job_status.reference IS 'short, for people, such as R-7K3Q-92';
 COMMENT ON COLUMN job_status.kind IS 'restore or reconcile';

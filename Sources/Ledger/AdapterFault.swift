@@ -32,8 +32,8 @@ package struct AdapterFault: LoggedError, Hashable, Sendable, CustomStringConver
     package static let alarm = "adapter_refused"
     /// What an operator has to do.
     package static let fix =
-        "Translate it in the adapter and run entitlement-sync migrate --adapter FILE, then entitlement-sync queue retry ID for"
-        + " the dead jobs."
+        "Translate it in the adapter and run entitlement-sync migrate --adapter FILE, then"
+        + " entitlement-sync queue retry --error adapter_refused."
 }
 
 extension User {

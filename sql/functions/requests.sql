@@ -15,12 +15,14 @@ END
 $$;
 COMMENT ON FUNCTION request_restore IS
 'Enqueues a restore in the caller''s transaction and returns its job id. A restore that is queued already is joined.
-proofs: at most 20 of {"store", "kind", "value"}. Kinds that prove: storekit_jws, app_receipt, purchase_token, onside_history. Kinds that are only reported: transaction_id, order_id, onside_order_id.
+proofs: at most 20 of {"store", "kind", "value"}. Kinds that prove: storekit_jws, app_receipt, purchase_token, '
+'onside_history. Kinds that are only reported: transaction_id, order_id, onside_order_id.
 client_error: the error that the SDK reported, by name or code, such as receipt_already_in_use.
 product_ids: which restored products are listed for delivery; null lists all.
 idempotency_key: at most 255 characters; the same key with the same content returns the same job for seven days.
 origin: profile, paywall or null.
-Errors: ES001 unknown user, ES002 malformed proof, ES003 key too long, ES004 key used with other content, ES005 a limit, 22023 another origin. Nothing is enqueued then.';
+Errors: ES001 unknown user, ES002 malformed proof, ES003 key too long, ES004 key used with other content, '
+'ES005 a limit, 22023 another origin. Nothing is enqueued then.';
 
 CREATE OR REPLACE FUNCTION request_reconcile(user_id text, reason text DEFAULT 'manual') RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

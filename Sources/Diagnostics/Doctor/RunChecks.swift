@@ -91,7 +91,7 @@ struct RunChecks {
         guard !rows.isEmpty else { return [Check("alarms", fine: "none in 24 hours")] }
         return try rows.map { row in
             let (name, detail, count) = try row.decode(String.self, String.self, Int64.self)
-            return Check(name: "alarm." + name, ok: false, detail: "\(count) times in this stretch", fix: detail)
+            return Check(name: "alarm." + name, ok: false, detail: "\(count) times since it was raised", fix: detail)
         }
     }
 

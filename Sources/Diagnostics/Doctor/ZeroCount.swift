@@ -89,7 +89,7 @@ struct ZeroCount {
             query: "SELECT count(*) FROM entitlement_sync.job_history AS h WHERE h.state = 'dead'",
             fine: "no dead jobs",
             wrong: "jobs are dead",
-            fix: "See entitlement-sync queue dead, mend the cause, then entitlement-sync queue retry ID."
+            fix: "See entitlement-sync queue dead, mend the cause, then entitlement-sync queue retry --error ERROR, or JOB for one."
         ),
         ZeroCount(
             name: "quarantine",
