@@ -71,6 +71,38 @@ struct HostAdapter {
         $$
         """
 
+    /// Sets a user's type to either value and reads it back, which is undone: words that only a promotion would write show now.
+    private static let probeOfTypes = """
+        DO $$
+        DECLARE
+            who text;
+            wanted text;
+            found text;
+            fault text;
+        BEGIN
+            SELECT u.id INTO who FROM entitlement_sync_host.page_users(NULL, 20) AS p
+             CROSS JOIN LATERAL entitlement_sync_host.lock_users(ARRAY[p.id]) AS u LIMIT 1;
+            IF who IS NULL THEN
+                RETURN;
+            END IF;
+            BEGIN
+                FOREACH wanted IN ARRAY ARRAY['subscriber', 'free'] LOOP
+                    PERFORM * FROM entitlement_sync_host.set_type(ARRAY[who], wanted);
+                    SELECT r.type INTO found FROM entitlement_sync_host.read_users(ARRAY[who]) AS r;
+                    IF found IS DISTINCT FROM wanted THEN
+                        fault := format('set_type with %L leaves a user that read_users gives the type %L', wanted, found);
+                    END IF;
+                END LOOP;
+                RAISE EXCEPTION SQLSTATE 'ES999';
+            EXCEPTION WHEN SQLSTATE 'ES999' THEN NULL;
+            END;
+            IF fault IS NOT NULL THEN
+                RAISE EXCEPTION '%', fault;
+            END IF;
+        END
+        $$
+        """
+
     /// Ends a transaction in which an adapter was only tried.
     private struct Tried: Error {}
 
@@ -115,6 +147,7 @@ struct HostAdapter {
                         "the host adapter returns unreadable values: \(faults.joined(separator: "; ")); correct its functions"
                     )
                 }
+                try await connection.execute(script: Self.probeOfTypes)
                 guard !isTried else { throw Tried() }
                 let mark = isOwn ? Self.ownMark : "the sample adapter"
                 try await connection.execute(script: "COMMENT ON SCHEMA entitlement_sync_host IS '\(mark)'")

@@ -58,7 +58,7 @@ struct QueueCommandTests {
             let none = try await site.run("queue", "retry", "--error", "product_unmapped", "--output", "json")
             #expect(none.out == "{\"error\":\"product_unmapped\",\"retried\":0}\n", "\(none)")
             let all = try await site.run("queue", "retry", "--error", "unavailable")
-            #expect(all.code == 0 && all.out == "1 jobs are queued again\n", "\(all)")
+            #expect(all.code == 0 && all.out == "1 job is queued again\n", "\(all)")
             #expect(try await Self.dead(site).isEmpty)
             #expect(try await site.texts("SELECT count(*)::text FROM entitlement_sync.queue") == ["2"])
         }
@@ -74,24 +74,31 @@ struct QueueCommandTests {
             try await site.execute(
                 """
                 INSERT INTO users (id) VALUES ('ann'), ('ben'), ('cid');
+                INSERT INTO users (id, status) VALUES ('dan', 'banned');
                 INSERT INTO assets (user_id, frozen_reasons, frozen_at)
                 SELECT u.id, CASE WHEN n = 1 THEN '{copyright}' ELSE '{subscription_lapsed}' END::text[], now()
                   FROM users AS u, generate_series(1, 3) AS n WHERE u.id <> 'cid';
                 """
             )
             let ending = try await site.run("uninstall", "--dry-run")
-            #expect(ending.code == 0 && ending.out.hasPrefix("-- 4 assets of 2 users are frozen"), "\(ending)")
+            #expect(ending.code == 0 && ending.out.hasPrefix("BEGIN;\n-- 4 assets of 2 users are frozen"), "\(ending)")
             // Other databases of the tests' server use the roles.
             let script = ending.out.split(separator: "\n").filter { !$0.hasPrefix("DROP ROLE") }.joined(separator: "\n")
             #expect(ending.out.contains("DROP ROLE IF EXISTS entitlement_sync_worker;"))
+            // Where an asset can't be unfrozen, nothing is dropped.
+            try await site.pool.withTransaction { connection in
+                try await connection.query("SELECT 1 FROM assets AS a WHERE a.user_id = 'ben' FOR UPDATE")
+                await #expect(throws: PostgresError.self) { try await site.execute(script) }
+            }
+            #expect(try await site.number("SELECT count(*) FROM entitlement_sync.schema_migration") > 0)
             try await site.execute(script)
             let left: PostgresQuery =
                 "SELECT count(*)::text FROM pg_namespace AS n WHERE n.nspname LIKE 'entitlement\\_sync%'"
             #expect(try await site.texts(left) == ["0"])
             #expect(
-                try await site.texts("SELECT DISTINCT a.frozen_reasons::text FROM assets AS a ORDER BY 1") == [
-                    "{copyright}", "{}",
-                ]
+                try await site.texts(
+                    "SELECT DISTINCT u.status || ' ' || a.frozen_reasons::text FROM assets AS a JOIN users AS u ON u.id = a.user_id ORDER BY 1"
+                ) == ["active {copyright}", "active {}", "banned {copyright}", "banned {subscription_lapsed}"]
             )
         }
     }

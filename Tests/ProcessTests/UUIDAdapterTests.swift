@@ -88,4 +88,33 @@ struct UUIDAdapterTests {
             try await worker.stop()
         }
     }
+
+    @Test func `An adapter that would write a plan which the table refuses is not installed, and no user is changed`()
+        async throws
+    {
+        try await Site.with(Self.migrated) { site in
+            let adapter = try Paths.text(Paths.sql + "/host/adapter_uuid.sql")
+            let before = try await site.texts(
+                "SELECT string_agg(a.uid || a.plan || a.xmin, ' ' ORDER BY a.uid) FROM accounts AS a"
+            )
+            for (plan, text) in [
+                ("gold", "violates check constraint"),
+                ("free", "set_type with 'subscriber' leaves a user that read_users gives the type 'free'"),
+            ] {
+                let right = "CASE type WHEN 'subscriber' THEN 'pro'"
+                try #require(adapter.contains(right))
+                let wrong = adapter.replacing(right, with: "CASE type WHEN 'subscriber' THEN '\(plan)'")
+                let file = try Paths.temporary(wrong, suffix: ".sql")
+                defer { try? FileManager.default.removeItem(atPath: file) }
+                let ending = try await site.run("migrate", "--dry-run", "--adapter", file)
+                #expect(ending.code == 78 && ending.err.contains(text), "\(ending)")
+            }
+            #expect(
+                try await site.texts(
+                    "SELECT string_agg(a.uid || a.plan || a.xmin, ' ' ORDER BY a.uid) FROM accounts AS a"
+                )
+                    == before
+            )
+        }
+    }
 }

@@ -23,7 +23,8 @@ struct Uninstall: DatabaseCommand {
     func answer(_ database: Database) async throws -> Answer {
         let found = try await Uninstallation.read(database.pool)
         let document: JSONObject = [
-            "frozen_users": found.users, "frozen_assets": found.assets, "roles": found.roles, "script": found.script,
+            "frozen_users": found.eligible.users, "frozen_assets": found.eligible.assets, "roles": found.roles,
+            "script": found.script,
         ]
         return Answer(found.script, document: document)
     }
