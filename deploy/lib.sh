@@ -78,20 +78,25 @@ run() {
     local status=0
     setsid env --default-signal=INT,QUIT setpriv --pdeathsig TERM -- "$@" </dev/null &
     running_pid=$!
+    last_session=$running_pid
     wait "$running_pid" || status=$?
     running_pid=
     return "$status"
 }
 
 running_pid=
+last_session=
 # SIGINT first, as from a terminal: `swift test` hands it on to the tests, which SIGTERM would leave behind.
 stop_running() {
-    [[ -n $running_pid ]] || return 0
-    stop_group "$running_pid" 10 INT TERM
-    # A build's compilers have process groups of their own, in the session that `run` began.
+    [[ -z $running_pid ]] || stop_group "$running_pid" 10 INT TERM
+}
+
+# stop_session: ends what is left of the session that `run` began last. A build's compilers have process groups of their
+# own in it, and nothing to tidy up.
+stop_session() {
     local stat
     for stat in /proc/[0-9]*/stat; do
-        ! awk -v session="$running_pid" '{ sub(/.*\) /, ""); exit $4 != session }' "$stat" 2>/dev/null ||
+        ! awk -v session="$last_session" '{ sub(/.*\) /, ""); exit $4 != session }' "$stat" 2>/dev/null ||
             kill -s KILL -- "$(basename "${stat%/stat}")" 2>/dev/null || true
     done
 }
@@ -265,22 +270,22 @@ require_swift() {
 # debugged: without debug information it takes a third less time.
 build_flags=(-debug-info-format none)
 
-# show_steps LOG: of a build's output on stdin, shows steps and time so far, as one line on a terminal, else as a line every
-# 15 s; keeps all of it in the file LOG.
+# show_steps LOG: shows the last step in a build's log and the time so far, as one line on a terminal, else as a line every 15 s.
+# It goes on until it is killed.
 show_steps() {
-    local line started=$SECONDS shown=0 text
-    while IFS= read -r line; do
-        printf '%s\n' "$line" >>"$1"
-        [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
-        text="step ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}, $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s"
+    local started=$SECONDS shown=0 passed step
+    while sleep 1; do
+        step=$(grep -aoE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1 | tr -d '[]') || true
+        passed=$((SECONDS - started))
+        if [[ -z $step ]]; then continue; fi
+        step="step ${step%/*} of ${step#*/}, $((passed / 60)) min $((passed % 60)) s"
         if [[ -t 1 ]]; then
-            printf '\r  %s\e[K' "$text"
-        elif ((SECONDS - started >= shown + 15)); then
-            shown=$((SECONDS - started))
-            say "  $text"
+            printf '\r  %s\e[K' "$step"
+        elif ((passed >= shown + 15)); then
+            shown=$passed
+            say "  $step"
         fi
     done
-    [[ ! -t 1 ]] || printf '\r\e[K'
 }
 
 # use_build_folder: keeps what a build writes beside its products in .build and not in /tmp, where the locks and folders

@@ -137,11 +137,17 @@ if [[ -z $binary ]]; then
     build_log=$(mktemp)
     at_exit rm -f "$build_log"
     built=$SECONDS
+    at_exit stop_session
+    show_steps "$build_log" &
+    steps_pid=$!
+    at_exit kill "$steps_pid"
     # Swift reads all manifests again for an environment that it has not seen: the mark of this run stays out of it.
-    if ! run env -u ENTITLEMENT_SYNC_RUN swift build --product entitlement-sync "${build_flags[@]}" > >(show_steps "$build_log") 2>&1; then
+    if ! run env -u ENTITLEMENT_SYNC_RUN swift build --product entitlement-sync "${build_flags[@]}" >"$build_log" 2>&1; then
         grep -E 'error:' "$build_log" >&2 || tail -n 15 "$build_log" >&2
         fail "the build failed"
     fi
+    kill "$steps_pid" 2>/dev/null || true
+    [[ ! -t 1 ]] || printf '\r\e[K'
     say "built in $((SECONDS - built)) s"
     binary=$(env -u ENTITLEMENT_SYNC_RUN swift build --show-bin-path)/entitlement-sync
     leave_build_folder
@@ -413,7 +419,7 @@ A user whose subscription is renewed, and who taps Restore:
   curl -sS $api/v1/entitlement -H "Authorization: Bearer \$TOKEN"
   $binary explain expired-002
 
-The same with a proof, heard as a stream of events:
+The same with a proof, and its end as a stream of events:
 
   curl -sS -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-003 -d '{"state": "active"}'
   TOKEN=\$(curl -sS -X POST http://127.0.0.1:$simulator_port/control/identity/firebase-token \\

@@ -42,7 +42,7 @@ while (($#)); do
                 shift
             fi
             ;;
-        -c | --configuration | -j | --jobs | -Xswiftc | -Xcc | -Xlinker)
+        -c | --configuration | -j | --jobs | -debug-info-format | -Xswiftc | -Xcc | -Xlinker)
             build_arguments+=("$1" "${2:?a value has to follow $1}")
             test_arguments+=("$1" "$2")
             shift

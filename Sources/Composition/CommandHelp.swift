@@ -12,8 +12,7 @@ extension CommandConfiguration {
         json: String? = nil,
         examples: [String],
         subcommands: [any ParsableCommand.Type] = [],
-        defaultSubcommand: (any ParsableCommand.Type)? = nil,
-        aliases: [String] = []
+        defaultSubcommand: (any ParsableCommand.Type)? = nil
     ) {
         let block = "EXAMPLES:\n" + examples.map { "  \(Self.typed($0))" }.joined(separator: "\n")
         let parts = [discussion, json.map { "JSON: \($0)" } ?? "", block].filter { !$0.isEmpty }
@@ -22,8 +21,7 @@ extension CommandConfiguration {
             abstract: abstract,
             discussion: parts.joined(separator: "\n\n"),
             subcommands: subcommands,
-            defaultSubcommand: defaultSubcommand,
-            aliases: aliases
+            defaultSubcommand: defaultSubcommand
         )
     }
 

@@ -97,6 +97,7 @@ package struct CommandFailure: Error {
 /// The exit codes of the command line.
 package enum ExitStatus: Int32 {
     case done = 0
+    case usage = 64
     case data = 65
     case unavailable = 69
     case software = 70

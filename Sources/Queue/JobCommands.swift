@@ -63,6 +63,8 @@ package struct JobCommands: Sendable {
     package struct Waiting: Sendable, Encodable {
         package var id: String
         package var reference: String
+        /// When it was asked for, to the millisecond.
+        package var createdAt: String
         package var kind: String
         package var userID: String?
         package var lane: String
@@ -74,19 +76,21 @@ package struct JobCommands: Sendable {
 
         enum CodingKeys: String, CodingKey {
             case id, reference, kind, lane, state, attempt
+            case createdAt = "created_at"
             case userID = "user_id"
             case waitSeconds = "wait_seconds"
             case lastError = "last_error"
         }
     }
 
-    /// Jobs that wait or run, in the order in which workers take them.
+    /// Jobs that run, then those that are due, then those that wait for their time; of each the restores first.
     ///
     /// `userID`: only those of a user.
     package func list(of userID: String? = nil, limit: Int32) async throws -> [Waiting] {
         try await pool.query(
             """
             SELECT j.id::text, entitlement_sync.reference_of('R', j.id),
+                   to_char(entitlement_sync.id_time(j.id) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
                    CASE j.kind WHEN 0 THEN 'restore' ELSE 'reconcile' END, u.user_id,
                    CASE j.lane WHEN 0 THEN 'restore' WHEN 1 THEN 'event' WHEN 2 THEN 'background' ELSE 'quarantine' END,
                    CASE WHEN q.owner IS NOT NULL AND q.active = j.kind AND NOT j.follows THEN 'running' ELSE 'queued' END,
@@ -103,7 +107,7 @@ package struct JobCommands: Sendable {
                    ) AS j (id, kind, lane, due, attempt, error, follows)
              WHERE j.id IS NOT NULL
                AND (\(userID) IS NULL OR u.user_id = coalesce(entitlement_sync.host_id(\(userID)), \(userID)))
-             ORDER BY j.lane, j.follows, j.due, j.id
+             ORDER BY q.owner IS NULL, coalesce(j.due > now(), true), j.lane, j.due, j.id
              LIMIT \(limit)
             """
         ).map { row in try row.decode(into: Waiting.init) }

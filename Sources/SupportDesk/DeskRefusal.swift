@@ -20,7 +20,7 @@ package struct DeskRefusal: Hashable, Sendable {
 
     private static let sentences = [
         "own_case": "no operator decides a case of their own account; another operator has to",
-        "held": "another operator works on this ticket; wait until their hold ends, or ask them to release it",
+        "held": "another operator works on this ticket; wait until the assignment ends, or ask them to unassign it",
         "not_claimed": "claim the ticket first",
         "state": "the ticket's state does not allow it; read the ticket again",
         "not_visible": "the claimant knows nothing of this case, and can be asked nothing",
@@ -49,7 +49,7 @@ package struct DeskRefusal: Hashable, Sendable {
         "owner_objected": "the owner has objected; the case has to be examined again",
         "waiting_owner": "the owner may still object; see until when in the ticket",
         "no_window": "no time of the owner's is running that could be skipped; see the ticket",
-        "only_approver": "only you have approved it; another operator has to approve it, or skip the owner's time",
+        "only_approver": "only you have approved it; another operator has to approve it, or skip the owner window",
         "no_token": "there is no account token that came to nothing; see the ticket",
         "gone": "there is nothing any more that it could be done to; load the page again",
         "queued_already": "a job of the user is queued already",

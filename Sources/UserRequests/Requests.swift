@@ -113,10 +113,10 @@ package struct Requests: Sendable {
         return try rows.map { row throws(PostgresError) in try row.decode(into: JobStatus.init) }
     }
 
-    /// The jobs with a reference; two may share one.
+    /// The jobs with a reference that wait, run or are dead; two may share one.
     package func jobs(reference: String) async throws(PostgresError) -> [UUID] {
         try await pool.query(
-            "SELECT s.id FROM entitlement_sync.job_status AS s WHERE s.reference = \(reference) ORDER BY s.id"
+            "SELECT s.id FROM entitlement_sync.job_status AS s WHERE s.state IN ('queued', 'running', 'dead') AND s.reference = \(reference) ORDER BY s.id"
         )
         .map { row throws(PostgresError) in try row.decode(UUID.self) }
     }

@@ -162,8 +162,10 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
           JOIN decision AS d ON d.id = b.decision_id JOIN me USING (user_key)
         UNION ALL
         SELECT g.created_at, g.id, 'grant',
-               format('Access was granted until %s UTC: %s',
-                      to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), g.reason)
+               format('Access was granted %s: %s',
+                      CASE WHEN isfinite(g.until)
+                           THEN 'until ' || to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || ' UTC'
+                           ELSE 'without an end' END, g.reason)
           FROM "grant" AS g JOIN me USING (user_key)
         UNION ALL
         SELECT g.revoked_at, g.id, 'grant', format('Grant %s was revoked.', g.id)

@@ -89,7 +89,8 @@ struct ZeroCount {
             query: "SELECT count(*) FROM entitlement_sync.job_history AS h WHERE h.state = 'dead'",
             fine: "no dead jobs",
             wrong: "jobs are dead",
-            fix: "See entitlement-sync queue dead, mend the cause, then entitlement-sync queue retry --error ERROR, or JOB for one."
+            fix:
+                "See entitlement-sync queue dead, mend the cause, then entitlement-sync queue retry --error ERROR, or JOB for one."
         ),
         ZeroCount(
             name: "quarantine",
@@ -148,6 +149,7 @@ struct ZeroCount {
                 query: """
                     SELECT count(*) FROM entitlement_sync.queue AS q
                      WHERE q.owner IS NULL
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.control AS c WHERE c.name = 'all' AND c.paused)
                        -- A restore's user waits also while it is delayed, as for a store that is down.
                        AND CASE WHEN q.restore_id IS NOT NULL
                                 THEN coalesce(q.restore_queued_at, entitlement_sync.id_time(q.restore_id))
@@ -156,7 +158,8 @@ struct ZeroCount {
                     """,
                 fine: "no restore and no due event waits for long",
                 wrong: "users' restores or due events wait for longer than they should",
-                fix: "See the store's budget and health below, then start more workers."
+                fix:
+                    "See the stores' health and budgets below: one that is down, or slow. If all are well, start more workers."
             ),
             ZeroCount(
                 name: "law_watch",

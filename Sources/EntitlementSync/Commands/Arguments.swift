@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import Reports
 
 /// An instant as it is typed: ISO 8601 with or without a time; a day alone means its beginning in UTC.
 struct Moment {
@@ -85,11 +86,15 @@ struct ProofArgument: Encodable {
 /// - Throws: `CommandFailure` that names the argument and says why the file can't be read.
 func textOfFile(_ path: String, of argument: String) throws -> String {
     guard let data = FileManager.default.contents(atPath: path) else {
-        let why = FileManager.default.fileExists(atPath: path) ? "this user may not read it" : "there is none"
-        throw CommandFailure(.data, "\(argument): the file can't be read: \(why): \(path)")
+        let why =
+            FileManager.default.fileExists(atPath: path) ? "it is no file that this user may read" : "there is none"
+        throw CommandFailure(.data, "\(argument): the file can't be read: \(why): \(PlainText.harmless(path))")
     }
     guard let text = String(data: data, encoding: .utf8) else {
-        throw CommandFailure(.data, "\(argument): the file can't be read: it is no UTF-8 text: \(path)")
+        throw CommandFailure(
+            .data,
+            "\(argument): the file can't be read: it is no UTF-8 text: \(PlainText.harmless(path))"
+        )
     }
     return text
 }

@@ -64,7 +64,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let lines = checks.filter { !quiet || !$0.ok }.flatMap { check in
             ["\(Output.mark(check.ok))  \(check.name): \(check.detail)"] + (check.ok ? [] : ["      -> \(check.fix)"])
         }
-        let document: JSONObject = ["ok": ok, "checks": checks]
+        let document: JSONObject = ["ok": ok, "checks": checks.filter { !quiet || !$0.ok }]
         return try Answer(
             lines + [ok ? "All is well." : "Something needs attention."],
             document: document,

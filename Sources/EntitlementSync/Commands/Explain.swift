@@ -48,7 +48,7 @@ struct Explain: DatabaseCommand {
         }
         if moment == nil {
             let waiting = try await JobCommands(pool: database.pool).list(of: user, limit: 10)
-            events += waiting.map { Timeline.Event(at: events.last?.at ?? "", kind: "waiting", text: $0.sentence) }
+            events += waiting.map { Timeline.Event(at: $0.createdAt, kind: "waiting", text: $0.sentence) }
         }
         let answer = try await reply(from: database.pool)
         var state: PastState?

@@ -36,8 +36,10 @@ struct QueueCommand: AsyncParsableCommand {
 
     struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Lists jobs that wait or run, in the order in which workers take them.",
-            json: "one array of {id, reference, kind, user_id, lane, state, wait_seconds, attempt, last_error}",
+            abstract:
+                "Lists jobs that run or wait: those that are due first, restores before events and background jobs.",
+            json:
+                "one array of {id, reference, created_at, kind, user_id, lane, state, wait_seconds, attempt, last_error}",
             examples: ["queue list", "queue list --limit 1000 --output json"]
         )
 
@@ -104,7 +106,10 @@ struct QueueCommand: AsyncParsableCommand {
             let commands = JobCommands(pool: database.pool)
             if let error {
                 let retried = try await commands.retryAll(error: error)
-                return Answer("\(retried) jobs are queued again", json: ["error": error, "retried": retried])
+                return Answer(
+                    "\(retried) job\(retried == 1 ? " is" : "s are") queued again",
+                    json: ["error": error, "retried": retried]
+                )
             }
             let id = try await jobID(job ?? "", database)
             guard try await commands.retry(id) else {

@@ -44,7 +44,7 @@ struct RunsCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows a run with every user that it changes.",
             json:
-                "a line for each change: user_id, outcome, rule, state, announced, type_before, type_after, assets, explanation; then {\"summary\": what runs list prints}",
+                "a line for each change: user_id, outcome, rule, state, announced, type_before, type_after, assets, explanation; then {\"summary\": what runs list prints, and unread [{user_id, error}], the first 200}",
             examples: ["runs show 12", "runs show 12 --csv >changes.csv"]
         )
 

@@ -59,7 +59,7 @@ struct TicketText {
         }
         var lines = [
             "evidence   \(hash)", "  collected  \(Self.moment(ticket.evidenceAt ?? ""))",
-            "  suggests   \(ticket.suggested.map(TicketWords.verdict) ?? "nothing"): \(Suggestion.Reason(rawValue: reason).map(EvidenceWords.reason) ?? TicketWords.plain(reason))",
+            "  suggests   \(ticket.suggested.map { "\(TicketWords.verdict($0)) (\($0))" } ?? "nothing"): \(Suggestion.Reason(rawValue: reason).map(EvidenceWords.reason) ?? TicketWords.plain(reason))",
             "  approvals  \(ticket.approvalsNeeded ?? 0) needed",
             "  RevenueCat has it for: \(ticket.evidence?.holder ?? "-")",
         ]

@@ -41,9 +41,9 @@ struct DecisionPanel {
             case .transferred, .refused, .expired, .autoResolved, .duplicate: "The case is closed."
             case .waitingOwner: "The owner may still object. When their time is over, the transfer can be started."
             case _ where isHeldByOther && mayWork:
-                "It is theirs until they release it, or for 30 minutes after they last worked on it."
+                "It is theirs until they unassign it, or for 30 minutes after they took it."
             case .claimed where isMine && mayWork && !mayApprove:
-                "Approving a transfer takes an approver: release the ticket, and one of them can claim it."
+                "Approving a transfer takes an approver: unassign the ticket, and one of them can take it."
             case .new where mayWork: "Claim the ticket to work on it; the evidence is collected meanwhile."
             case .new, .claimed, .waitingClaimant, .needsSecond, .approved: nil
             }

@@ -12,7 +12,7 @@ struct ListPages: Sendable {
         desk.get("dead", on: routes) { visit, request, _ in try await dead(visit, Form(queryOf: request)) }
         desk.post("dead/retry", on: routes) { visit, form, _ in
             guard let error = form["error"], !error.isEmpty else { throw ConsoleFault.notFound }
-            let retried = try await visit.users.retryAll(error: error)
+            let retried = try await visit.users.retryAll(error: error, kind: Self.jobKind(form))
             return .going(to: "/console/dead", unless: retried == 0 ? "gone" : nil, did: "retry-all")
         }
         desk.post("dead/:job/retry", on: routes) { visit, _, context in
@@ -37,24 +37,34 @@ struct ListPages: Sendable {
     }
 
     private func dead(_ visit: Visit, _ query: Form) async throws -> Response {
-        let kind = query["kind"].flatMap { ["restore", "reconcile"].contains($0) ? $0 : nil }
-        let errors = try await visit.users.deadErrors()
-        let error = query["error"].flatMap { error in errors.first { $0.error == error } }
-        let rows = try await visit.users.dead(error: error?.error, kind: kind).map(Self.dead)
+        let kind = Self.jobKind(query)
+        let errors = try await visit.users.deadErrors(kind: kind)
+        // Also where no job is left of it: another operator may have queued them again.
+        let error = query["error"].flatMap { $0.isEmpty ? nil : $0 }
+        let rows = try await visit.users.dead(error: error, kind: kind).map(Self.dead)
+        let found = errors.first { $0.error == error }
         let values = shown([
             "rows": rows, "empty": rows.isEmpty, "may-retry": visit.may("retry"),
             "errors": errors.map {
                 let label = "\(TicketWords.plain($0.error)) (\($0.jobs))"
-                return ["value": $0.error, "label": label, "chosen": $0.error == error?.error] as [String: Any]
+                return ["value": $0.error, "label": label, "chosen": $0.error == error] as [String: Any]
             },
             "kinds": ["restore", "reconcile"].map {
                 ["value": $0, "label": TicketWords.plain($0), "chosen": $0 == kind] as [String: Any]
             },
-            "all": error.map {
-                ["error": $0.error, "words": TicketWords.plain($0.error), "jobs": $0.jobs] as [String: Any]
+            "all": found.map { found in
+                shown([
+                    "error": found.error, "kind": kind,
+                    "words": "\(found.jobs > 1000 ? "1,000 of \(found.jobs)" : "all \(found.jobs)")"
+                        + " \(kind.map { "\($0)s" } ?? "jobs") that ended with “\(TicketWords.plain(found.error))”",
+                ])
             },
         ])
         return desk.pages.page("dead", "Dead jobs", values, visit)
+    }
+
+    private static func jobKind(_ form: Form) -> String? {
+        form["kind"].flatMap { ["restore", "reconcile"].contains($0) ? $0 : nil }
     }
 
     private static func dead(_ row: DeskUsers.Dead) -> [String: Any] {

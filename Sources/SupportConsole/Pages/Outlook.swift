@@ -22,8 +22,8 @@ struct Outlook {
     /// What approving does.
     var approving: String {
         var then: [String] = []
-        if approvalsLeft == 1 { then.append("1 more person has agreed") }
-        if approvalsLeft > 1 { then.append("\(approvalsLeft) more people have agreed") }
+        if approvalsLeft == 1 { then.append("1 more approver has agreed") }
+        if approvalsLeft > 1 { then.append("\(approvalsLeft) more approvers have agreed") }
         if let ownerUntil { then.append("the owner's time has passed without an objection (\(ownerUntil))") }
         let start = "If you approve, \(moved) may move from the owner to the claimant"
         let asked =
@@ -42,8 +42,8 @@ struct Outlook {
         let agreed =
             switch approvalsMissing {
             case ...0: "as soon as"
-            case 1: "once 1 more person has agreed and"
-            default: "once \(approvalsMissing) more people have agreed and"
+            case 1: "once 1 more approver has agreed and"
+            default: "once \(approvalsMissing) more approvers have agreed and"
             }
         return "If you skip it, the owner's time ends now\(until): \(moved) may move to the claimant \(agreed) "
             + "an operator starts the transfer. This is no approval, and the owner may still object until then."

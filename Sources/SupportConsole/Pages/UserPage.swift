@@ -84,7 +84,7 @@ struct UserPage: Sendable {
 
     private static func grant(_ grant: DeskUser.Grant) -> [String: Any] {
         shown([
-            "until": Moments.shown(grant.until) as Any, "reason": grant.reason,
+            "until": Moments.shown(grant.until), "reason": grant.reason,
             "revoked": Moments.shown(grant.revokedAt),
         ])
     }

@@ -82,19 +82,19 @@ package struct DeskUsers: SessionRecords {
         ).map { row in try row.decode(into: Dead.init) }
     }
 
-    /// How many jobs died of each error, the most frequent first.
-    package func deadErrors() async throws -> [(error: String, jobs: Int64)] {
+    /// How many jobs died of each error, the most frequent first; `kind`: only those.
+    package func deadErrors(kind: String?) async throws -> [(error: String, jobs: Int64)] {
         try await rows(
             "view",
-            "SELECT e.error, e.jobs FROM entitlement_sync.desk_dead_errors(\(shown)) AS e"
+            "SELECT e.error, e.jobs FROM entitlement_sync.desk_dead_errors(\(shown), \(kind)) AS e"
         ).map { row in try row.decode(String.self, Int64.self) }
     }
 
-    /// Puts dead jobs of an error back, at most 1,000.
+    /// Puts dead jobs of an error back, at most 1,000; `kind`: only those.
     ///
     /// - Returns: how many are queued.
-    package func retryAll(error: String) async throws -> Int32 {
-        try await value("retry", "SELECT entitlement_sync.desk_retry_all(\(shown), \(error))") ?? 0
+    package func retryAll(error: String, kind: String?) async throws -> Int32 {
+        try await value("retry", "SELECT entitlement_sync.desk_retry_all(\(shown), \(error), \(kind))") ?? 0
     }
 
     /// Puts a dead job back.

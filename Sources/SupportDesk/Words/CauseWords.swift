@@ -58,7 +58,7 @@ package struct CauseWords: Sendable, Hashable {
             fix: "Log in to RevenueCat before the purchase; retry unfinished transactions at launch."
         ),
         "needs_proof": CauseWords(
-            title: "An order was typed that no proof supports",
+            title: "An order was reported that no proof supports",
             fix: "Have the app send the store's signed transaction or purchase token with a restore."
         ),
         "first_seen_elsewhere": CauseWords(

@@ -39,8 +39,8 @@ package enum EvidenceWords {
         case .ownerBanned: ("The owner is banned: the claimant may be evading that.", .against)
         case .ownerErased: ("The owner's account was erased, or never was one of ours.", .known)
         case .ownerObjected: ("The owner objected.", .against)
-        case .ownerReleased: ("The owner released it to the claimant.", .for)
-        case .proofVerified: ("The claimant showed a proof that the store verified.", .for)
+        case .ownerReleased: ("The owner gave consent to the claimant.", .for)
+        case .proofVerified: ("The claimant submitted a proof that the store verified.", .for)
         case .proofFailed: ("Something that the claimant offered as a proof was found false.", .against)
         case .tokenNamesClaimant: ("The account token on the purchase names the claimant.", .for)
         case .tokenNamesOwner: ("The account token on the purchase names the owner.", .against)
@@ -73,7 +73,7 @@ package enum EvidenceWords {
         case .sourcesDisagree: "The stores do not agree; find out why first."
         case .newPayment: "Money was taken lately; find out whose."
         case .possession: "The claimant holds the store's account: perhaps another account of theirs is the owner."
-        case .noProof: "Nothing proves the claim yet."
+        case .noProof: "Nothing proves yet that it is the claimant's."
         }
     }
 

@@ -10,7 +10,7 @@ package enum TicketWords {
         guard let known = TicketState(rawValue: state) else { return plain(state) }
         switch known {
         case .new: return "New"
-        case .claimed: return "Being worked on"
+        case .claimed: return "Assigned"
         case .waitingClaimant: return "Waiting for the claimant"
         case .waitingOwner: return "Owner may object"
         case .needsSecond: return "Needs a second approval"
@@ -51,7 +51,7 @@ package enum TicketWords {
     private static let kinds = [
         "owner_mismatch": "Purchase belongs to another account",
         "paid_no_access": "Paid, but no access",
-        "needs_proof": "Claim without proof",
+        "needs_proof": "Reported purchase without proof",
         "first_seen_elsewhere": "First seen with another account",
         "identity_collision": "Identifiers of two owners",
         "sources_disagree": "Stores disagree about the owner",

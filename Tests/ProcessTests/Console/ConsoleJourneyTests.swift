@@ -26,7 +26,7 @@ struct ConsoleJourneyTests {
                 }
                 try await bea.submit("#panel form[action$=claim]")
                 try await bea.wait(forText: "The ticket is yours")
-                #expect(try await bea.text(of: "#approve-words").contains("once 1 more person has agreed"))
+                #expect(try await bea.text(of: "#approve-words").contains("once 1 more approver has agreed"))
                 try await bea.submit("#panel form[action$=approve]")
                 try await bea.wait(forText: "Needs a second approval")
                 #expect(try await bea.exists("#panel form[action$=approve]") == false, "nobody approves twice")

@@ -8,7 +8,7 @@ import Transport
 @Suite(.serialized, .timeLimit(.minutes(5)))
 struct ConsoleWaiverTests {
     private static let path = "/console/tickets/1"
-    private static let title = "Skip the owner's time"
+    private static let title = "Skip the owner window"
 
     @Test func `A senior skips the owner's time, after a sentence that says what comes of it`() async throws {
         try await ConsoleSite.with(settings: ["TRANSFER_OWNER_HOURS": "72"]) { console in
@@ -39,7 +39,7 @@ struct ConsoleWaiverTests {
         _ = try await bea.post(path + "/approve", [("key", bea.key()), ("hash", hash)])
         let half = try await text(cid)
         #expect(
-            half.contains(title) && half.contains("once 1 more person has agreed and an operator starts"),
+            half.contains(title) && half.contains("once 1 more approver has agreed and an operator starts"),
             "\(half)"
         )
         _ = try await cid.post(path + "/approve", [("key", cid.key()), ("hash", hash)])

@@ -29,8 +29,17 @@ struct DeadJobsPageTests {
             #expect(try await rows("?error=unavailable&kind=restore") == 1)
             #expect(try await rows("?error=malformed&kind=reconcile") == 0)
             #expect(!(try await bea.get("/console/dead").text.contains("Retry all")))
-            #expect(try await bea.get("/console/dead?error=unavailable").text.contains("Retry all 2 that ended with"))
-            let fields = [("key", try await bea.key()), ("error", "unavailable")]
+            #expect(
+                try await bea.get("/console/dead?error=unavailable").text.contains("Retry all 2 jobs that ended with")
+            )
+            let key = try await bea.key()
+            let restores = [("key", key), ("error", "unavailable"), ("kind", "restore")]
+            let filtered = try await bea.get("/console/dead?error=unavailable&kind=restore").text
+            #expect(filtered.contains("Retry all 1 restores that ended with"))
+            #expect(try await bea.post("/console/dead/retry", restores)["Location"] == "/console/dead?done=retry-all")
+            #expect(try await rows("?error=unavailable&kind=restore") == 0)
+            #expect(try await rows("?error=unavailable") == 1)
+            let fields = [("key", key), ("error", "unavailable")]
             let answer = try await bea.post("/console/dead/retry", fields)
             #expect(answer.status == 303 && answer["Location"] == "/console/dead?done=retry-all", "\(answer)")
             let jobs =

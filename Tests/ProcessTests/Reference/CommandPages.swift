@@ -80,7 +80,8 @@ func commandsPage(_ root: CommandHelp) -> String {
     page.add(
         """
         Results go to stdout, logs and progress to stderr. `--output json` prints what `--help` of the command calls JSON.
-        Colors and bold heads appear on a terminal only, and not where `NO_COLOR` is set.
+        On a terminal tables have aligned columns; a program reads tabs between the cells. Colors and bold heads appear on a terminal only,
+        and not where `NO_COLOR` is set. `doctor` ends with 0 whatever it finds: `--output json` has `ok`.
         `entitlement-sync completion bash`, `zsh` or `fish` prints a script that completes commands and options.
 
         | exit code | meaning |

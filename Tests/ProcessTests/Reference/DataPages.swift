@@ -23,10 +23,16 @@ func outcomesPage() -> String {
         MessageKey.allCases.map { ($0.rawValue, $0.reference) }
     )
     list("Rules", "`rule` of a decision: why it came out so.", Rule.allCases.map { ($0.rawValue, $0.reference) })
-    list(
-        "Errors of jobs",
-        "`last_error` of a job whose read failed; such jobs are tried again, and are dead after `JOB_MAX_ATTEMPTS`.",
-        ReadFailure.Code.allCases.map { ($0.rawValue, $0.reference) }
+    page.add("## Errors of jobs")
+    page.add(
+        "`last_error` of a job whose read failed. After `JOB_MAX_ATTEMPTS` attempts it is dead, and can be queued again."
+    )
+    page.table(
+        ["value", "meaning and cause", "the job", "what to do"],
+        ReadFailure.Code.allCases.map { code in
+            let treatment = ReadFailure(code).treatment
+            return ["`\(code.rawValue)`", code.reference.meaning, treatment.reference, code.reference.fix]
+        }
     )
     return page.text
 }

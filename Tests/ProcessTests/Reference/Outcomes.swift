@@ -16,16 +16,24 @@ extension Outcome {
         case .notEligible:
             Meaning("the account is banned, is being deleted, or is gone", "change the account's status if it is wrong")
         case .restored: Meaning("the user became a subscriber, or frozen assets came back")
-        case .alreadySubscriber: Meaning("the user has access; also where a demotion is deferred")
+        case .alreadySubscriber:
+            Meaning("the user stays a subscriber: by access, or because a demotion would be a guess; see the rule")
         case .storeAccountMismatch:
-            Meaning("the purchase belongs to another account of this app; a ticket is open", "decide the ticket")
+            Meaning(
+                "by a proof, a store or the SDK the purchase is another account's; a ticket is open (not in observe mode)",
+                "decide the ticket"
+            )
         case .storeUnavailable:
-            Meaning("a store that matters did not answer, or its answer can't be used", "read `last_error`; retry")
+            Meaning(
+                "a store's answer could not be had or used; also where the device's store account is the reason",
+                "see the rule, the message key and `last_error`; retry a job that is dead"
+            )
         case .nothingToRestore: Meaning("every store answered, and no purchase gives access", "see the message key")
         case .promoted: Meaning("the user became a subscriber")
         case .demoted: Meaning("the user became free; assets are frozen")
         case .unchanged: Meaning("the records were true already")
-        case .deferred: Meaning("a demotion waits; the rule says for what", "see the rule")
+        case .deferred:
+            Meaning("the type stands although no access is proven; the rule says why", "see the rule")
         }
     }
 }
@@ -35,7 +43,8 @@ extension MessageKey {
         switch self {
         case .restored: Meaning("access is back")
         case .restoredAssetsPending: Meaning("access is back; more assets follow within minutes")
-        case .alreadySubscriber: Meaning("the user has access")
+        case .alreadySubscriber:
+            Meaning("the user is a subscriber")
         case .nothing: Meaning("no purchase was found", "the user may write to support with the reference")
         case .nothingExpired: Meaning("a subscription was found, and its period is over", "subscribe again")
         case .nothingBillingRetry: Meaning("the last payment failed", "update the payment method in the store")
@@ -51,8 +60,13 @@ extension MessageKey {
         case .restoreInAppSignedIn:
             Meaning("the purchase is an anonymous customer's of RevenueCat", "restore in the app, signed in")
         case .signInNeeded: Meaning("the device is not signed in to the store", "sign in there, then restore again")
-        case .mismatch: Meaning("the purchase belongs to another account of this app", "support decides the ticket")
-        case .unavailable: Meaning("a store did not answer in time", "try again later; nothing is lost")
+        case .mismatch:
+            Meaning("by a proof, a store or the SDK the purchase is another account's", "support decides the ticket")
+        case .unavailable:
+            Meaning(
+                "a store's answer could not be had or used; nothing is lost",
+                "try again later; where it stays, see the rule and `last_error`"
+            )
         case .notEligible: Meaning("the account may not have access")
         case .notEligibleDeleting: Meaning("the account is being deleted")
         case .accountGone: Meaning("the account was deleted")
@@ -72,21 +86,28 @@ extension Rule {
         case .clientLoginDiscarded: Meaning("the user dismissed the store's sign-in", "sign in to the store")
         case .clientAppNotRegistered:
             Meaning("the SDK says that the app is not registered at the store", "correct the app's build; alarm")
-        case .receiptInUse: Meaning("the SDK says that the receipt is another user's", "decide the ticket")
+        case .receiptInUse:
+            Meaning("the SDK says that the receipt is another user's; which one may be unknown", "decide the ticket")
         case .proofOfAnothers: Meaning("a verified proof is of another user's purchase", "decide the ticket")
-        case .identityCollision: Meaning("the ids of one purchase lead to several owners", "decide the ticket")
-        case .sourcesDisagree: Meaning("two stores name different owners", "decide the ticket")
+        case .identityCollision:
+            Meaning(
+                "the ids of one purchase lead to several owners, or to another user than the store names",
+                "decide the ticket"
+            )
+        case .sourcesDisagree:
+            Meaning("a store names another owner than another store, our records or a transfer", "decide the ticket")
         case .anonymousOwner: Meaning("an anonymous customer of RevenueCat owns it", "restore in the app, signed in")
         case .noAccess: Meaning("every store was read, and none gives access")
         case .unknownStatus: Meaning("a store's status is unknown and gives no access", "update the program")
         case .unreadableItem: Meaning("an item of a store's answer can't be read", "update the program")
         case .unexplained:
             Meaning(
-                "a subscriber without any purchase or grant on record",
+                "a subscriber without any purchase or grant on record, or whose type the host set after our last decision",
                 "`adopt` a baseline, or end it in the host"
             )
         case .softWindow: Meaning("the period is just over; a renewal may still come")
-        case .firstAbsence: Meaning("a purchase is missing for the first time; one absence demotes no user")
+        case .firstAbsence:
+            Meaning("a purchase is missing, or its end not stated, for the first time; one absence demotes no user")
         case .absenceMargin: Meaning("the second absence came too soon after the first")
         case .absenceConfirmed: Meaning("a purchase was missing twice, far enough apart")
         case .movedAway: Meaning("the purchase belongs to another user now")
@@ -112,9 +133,17 @@ extension ReadFailure.Code {
         case .unknownToStore:
             Meaning("the store does not know a purchase that has to exist", "check the store's credentials and app id")
         case .throttled: Meaning("the store's rate limit is reached", "lower the limit that is configured")
-        case .unavailable: Meaning("the store does not answer, or answers with an error")
+        case .unavailable:
+            Meaning(
+                "the store does not answer, or answers with an error",
+                "`queue retry --error unavailable` once it is well"
+            )
         case .timeout: Meaning("the store took too long")
-        case .malformed: Meaning("the store's answer can't be decoded", "update the program")
+        case .malformed:
+            Meaning(
+                "the store's answer can't be decoded, as a proxy's page",
+                "check the base URL and proxies; report it if it stays"
+            )
         case .locked: Meaning("the store is changing the customer")
         case .unauthorized: Meaning("the store refuses the credentials; alarm", "replace the key")
         case .rejected: Meaning("the store refuses the request", "read the alarm; check the configuration")
@@ -123,7 +152,8 @@ extension ReadFailure.Code {
         case .breakerOpen: Meaning("the circuit breaker of the store is open")
         case .budgetExhausted: Meaning("the shared rate limit has no token left")
         case .interrupted: Meaning("the worker stopped while it read")
-        case .recordsUnavailable: Meaning("the database did not answer")
+        case .recordsUnavailable:
+            Meaning("the database did not answer, or the host's users could not be asked for")
         case .overtaken: Meaning("the records changed while the store was read")
         case .incomplete: Meaning("what was read first sufficed no more; the rest is read")
         case .readLag: Meaning("an event said access, and the store's API does not show it yet")
@@ -131,10 +161,26 @@ extension ReadFailure.Code {
         case .storeOff: Meaning("a proof of a store that is not configured", "configure that store")
         case .ownerPending: Meaning("the owner of an account id is being searched for")
         case .ownerUnresolved: Meaning("that search took too long", "retry; see operate/alarms.md")
-        case .unclearTrust: Meaning("the certificates of a proof were not valid when it was signed", "read the ticket")
+        case .unclearTrust:
+            Meaning(
+                "the certificates of a proof were not valid when it was signed; alarm",
+                "check APP_STORE_ROOT_CERTIFICATES and RECEIPT_ROOT_CERTIFICATES; retry"
+            )
         case .refused: Meaning("the database refuses the job's data; alarm", "report it with the log line")
         case .adapterRefused: Meaning("the host adapter gave a value that is not allowed; alarm", "correct the adapter")
         case .crashed: Meaning("every process that ran the job died", "read the logs, report it")
+        }
+    }
+}
+
+extension ReadFailure.Treatment {
+    /// What becomes of the job.
+    var reference: String {
+        switch self {
+        case .retry: "again after a pause; an attempt"
+        case .wait: "again after a pause; no attempt"
+        case .again: "again at once; no attempt"
+        case .park: "dead at once"
         }
     }
 }

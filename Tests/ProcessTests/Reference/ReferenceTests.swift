@@ -18,7 +18,7 @@ struct ReferenceTests {
         let other =
             zip(now, made).first { $0 != $1 }.map { "has \($0), not \($1)" }
             ?? "has \(now.count), not \(made.count) lines"
-        let isSame = now == made
+        let isSame = try text(path) == expected
         #expect(
             isSame,
             "\(path) \(other); ENTITLEMENT_SYNC_RECORD_REFERENCE=1 deploy/test.sh --filter ReferenceTests makes it again"

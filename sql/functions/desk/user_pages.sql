@@ -157,16 +157,18 @@ BEGIN
 END
 $$;
 
--- How many jobs died of each error, the most frequent first.
-CREATE OR REPLACE FUNCTION desk_dead_errors(session bytea) RETURNS TABLE (error text, jobs bigint)
+-- How many jobs died of each error, the most frequent first; `of_kind`: only those; null: all.
+CREATE OR REPLACE FUNCTION desk_dead_errors(session bytea, of_kind text DEFAULT NULL) RETURNS TABLE (error text, jobs bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
-    who  operator := acting(session, 'view');
-    owns boolean := has_account(who.id);
+    who   operator := acting(session, 'view');
+    owns  boolean := has_account(who.id);
+    which smallint := CASE of_kind WHEN 'restore' THEN 0 WHEN 'reconcile' THEN 1 END;
 BEGIN
     RETURN QUERY
     SELECT h.last_error, count(*) FROM job_history AS h
      WHERE h.state = 'dead' AND h.last_error IS NOT NULL AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
+       AND (which IS NULL OR h.kind = which)
      GROUP BY h.last_error ORDER BY 2 DESC, 1 LIMIT 50;
 END
 $$;
@@ -193,22 +195,33 @@ BEGIN
 END
 $$;
 
--- Requeues dead jobs of an error, the oldest first, at most 1,000 a call, without those of the operator's own account. Returns how many
--- are queued.
-CREATE OR REPLACE FUNCTION desk_retry_all(session bytea, of_error text) RETURNS integer
+-- Requeues dead jobs of an error, the oldest first, until 1,000 are queued, without those of the operator's own account and those whose
+-- users have such a job queued already. `of_kind`: only those; null: all. Returns how many are queued.
+CREATE OR REPLACE FUNCTION desk_retry_all(session bytea, of_error text, of_kind text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     who     operator := acting(session, 'retry');
     owns    boolean := has_account(who.id);
-    retried integer;
+    which   smallint := CASE of_kind WHEN 'restore' THEN 0 WHEN 'reconcile' THEN 1 END;
+    ids     uuid[];
+    first   uuid;
+    after   uuid := '00000000-0000-0000-0000-000000000000';
+    retried integer := 0;
 BEGIN
-    retried := requeue_dead(ARRAY(
-        SELECT h.id FROM job_history AS h
-         WHERE h.state = 'dead' AND h.last_error = of_error AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
-         ORDER BY h.id LIMIT 1000));
+    WHILE retried < 1000 LOOP
+        ids := ARRAY(
+            SELECT h.id FROM job_history AS h
+             WHERE h.state = 'dead' AND h.last_error = of_error AND (which IS NULL OR h.kind = which) AND h.id > after
+               AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
+             ORDER BY h.id LIMIT 1000 - retried);
+        EXIT WHEN cardinality(ids) = 0;
+        first := coalesce(first, ids[1]);
+        after := ids[cardinality(ids)];
+        retried := retried + requeue_dead(ids);
+    END LOOP;
     IF retried > 0 THEN
         INSERT INTO operator_event (operator_id, kind, detail)
-        VALUES (who.id, 'retried', jsonb_build_object('error', of_error, 'jobs', retried));
+        VALUES (who.id, 'retried', jsonb_build_object('error', of_error, 'jobs', retried, 'first', first, 'last', after));
     END IF;
     RETURN retried;
 END
