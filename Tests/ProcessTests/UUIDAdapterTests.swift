@@ -26,9 +26,9 @@ struct UUIDAdapterTests {
             INSERT INTO accounts (uid, plan, state) VALUES
                 ('\(payer)', 'free', 'enabled'), ('\(lapsed)', 'pro', 'enabled'), ('\(blocked)', 'free', 'blocked');
             INSERT INTO accounts (uid, plan, state) SELECT gen_random_uuid(), 'free', 'enabled' FROM generate_series(1, 2500);
-            INSERT INTO items (id, account_uid, locked_for, locked_at)
+            INSERT INTO items (item_id, account_uid, locked_for, locked_at)
             SELECT gen_random_uuid(), '\(payer)', '{subscription_lapsed}', now() FROM generate_series(1, 2500);
-            INSERT INTO items (id, account_uid, locked_for, locked_at)
+            INSERT INTO items (item_id, account_uid, locked_for, locked_at)
             SELECT gen_random_uuid(), u.id::uuid, f.reasons::text[], CASE WHEN f.reasons <> '{}' THEN now() END
               FROM unnest('{\(payer),\(lapsed),\(blocked)}'::text[]) AS u(id)
              CROSS JOIN (VALUES ('{}'), ('{copyright}'), (NULL)) AS f(reasons);

@@ -1,13 +1,13 @@
 -- The host adapter for tables whose keys are uuid, written for these:
 --
 --     accounts (uid uuid PRIMARY KEY, plan text, state text, created_at timestamptz, updated_at timestamptz)
---     items    (id uuid PRIMARY KEY, account_uid uuid REFERENCES accounts, locked_for text[], locked_at timestamptz)
---     CREATE INDEX items_account_uid_id ON items (account_uid, id);     -- needed: without it each batch reads all items
+--     items    (item_id uuid PRIMARY KEY, account_uid uuid REFERENCES accounts, locked_for text[], locked_at timestamptz)
+--     CREATE INDEX items_account_uid_item_id ON items (account_uid, item_id);     -- needed: without it each batch reads all items
 --
 -- Copy this file, change what is marked EDIT, and run `entitlement-sync migrate --adapter FILE`. The rules for every adapter are in
 -- adapter.sql. `EDIT names` marks the functions that name your tables (always with their schema) and columns. Rename by search and replace:
 --   public.accounts with uid, plan, state, created_at, updated_at: the table of users
---   public.items with id, account_uid, locked_for, locked_at:      the table of assets
+--   public.items with item_id, account_uid, locked_for, locked_at: the table of assets
 -- Leave the reason 'subscription_lapsed' as it is. `locked_for` may be NULL, which means the same as '{}'.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
@@ -33,7 +33,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE state WHEN 'enabled' THEN 'active'
                       WHEN 'signing_up' THEN 'onboarding'
                       WHEN 'blocked' THEN 'banned'
-                      WHEN 'blocked_for_good' THEN 'banned_final'
+                      WHEN 'expelled' THEN 'banned_final'
                       WHEN 'leaving' THEN 'to_be_deleted'
                       ELSE state END
 $$;
@@ -99,7 +99,7 @@ $$;
 -- `cursor`: the last of the batch's rows that has no locked one before it, or the passed cursor if there is none. It passes rows that a
 -- trigger skips. PostgreSQL 15 has no min(uuid) and max(uuid), so the rows are gone through in their order; text with the collation "C"
 -- has the order of uuid.
--- The settings make the plan follow the index (account_uid, id): to sort the rest for each batch would take long.
+-- The settings make the plan follow the index (account_uid, item_id): to sort the rest for each batch would take long.
 -- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
@@ -112,43 +112,45 @@ BEGIN
         SELECT entitlement_sync_host.key_of(w.id) AS account_uid, entitlement_sync_host.key_of(w.after) AS after
           FROM unnest(ids, after) AS w(id, after)
     ), picked AS MATERIALIZED (
-        SELECT i.id, i.account_uid
+        SELECT i.item_id, i.account_uid
           FROM wanted
          CROSS JOIN LATERAL (
-               SELECT x.id, x.account_uid
+               SELECT x.item_id, x.account_uid
                  FROM public.items AS x
                 WHERE x.account_uid = wanted.account_uid
-                  AND x.id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000') AND x.id IS DISTINCT FROM wanted.after
+                  AND x.item_id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000')
+                  AND x.item_id IS DISTINCT FROM wanted.after
                   AND NOT coalesce(x.locked_for, '{}') @> '{subscription_lapsed}'
                   AND NOT (x.locked_at IS NOT NULL AND coalesce(x.locked_for, '{}') = '{}')
-                ORDER BY x.account_uid, x.id
+                ORDER BY x.account_uid, x.item_id
                 LIMIT batch
                   FOR NO KEY UPDATE SKIP LOCKED) AS i
     ), written AS (
         UPDATE public.items AS i
            SET locked_for = coalesce(i.locked_for, '{}') || '{subscription_lapsed}',
                locked_at = coalesce(i.locked_at, now())
-         WHERE i.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
-        RETURNING i.account_uid, i.id
+         WHERE i.item_id = ANY (ARRAY(SELECT p.item_id FROM picked AS p))
+        RETURNING i.account_uid, i.item_id
     )
     SELECT found.account_uid::text, count(found.changed_id), max(found.cursor),
            coalesce(sum(found.candidates), 0) > count(found.changed_id)
-      FROM (SELECT w.account_uid, w.id AS changed_id, NULL::bigint AS candidates, NULL::text AS cursor
+      FROM (SELECT w.account_uid, w.item_id AS changed_id, NULL::bigint AS candidates, NULL::text AS cursor
               FROM written AS w
              UNION ALL
             SELECT wanted.account_uid, NULL, rest.candidates, coalesce(rest.cursor, wanted.after::text)
               FROM wanted
              CROSS JOIN LATERAL (
-                   SELECT count(*) AS candidates, max(seen.id::text COLLATE "C") FILTER (WHERE seen.is_passed) AS cursor
-                     FROM (SELECT r.id, bool_and(r.id IN (SELECT p.id FROM picked AS p)) OVER (ORDER BY r.id) AS is_passed
-                             FROM (SELECT x.id
+                   SELECT count(*) AS candidates, max(seen.item_id::text COLLATE "C") FILTER (WHERE seen.is_passed) AS cursor
+                     FROM (SELECT r.item_id, bool_and(r.item_id IN (SELECT p.item_id FROM picked AS p))
+                                                 OVER (ORDER BY r.item_id) AS is_passed
+                             FROM (SELECT x.item_id
                                      FROM public.items AS x
                                     WHERE x.account_uid = wanted.account_uid
-                                      AND x.id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000')
-                                      AND x.id IS DISTINCT FROM wanted.after
+                                      AND x.item_id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000')
+                                      AND x.item_id IS DISTINCT FROM wanted.after
                                       AND NOT coalesce(x.locked_for, '{}') @> '{subscription_lapsed}'
                                       AND NOT (x.locked_at IS NOT NULL AND coalesce(x.locked_for, '{}') = '{}')
-                                    ORDER BY x.account_uid, x.id
+                                    ORDER BY x.account_uid, x.item_id
                                     LIMIT batch + 1) AS r) AS seen) AS rest
              WHERE rest.candidates > 0) AS found
      GROUP BY found.account_uid;
@@ -168,41 +170,43 @@ BEGIN
         SELECT entitlement_sync_host.key_of(w.id) AS account_uid, entitlement_sync_host.key_of(w.after) AS after
           FROM unnest(ids, after) AS w(id, after)
     ), picked AS MATERIALIZED (
-        SELECT i.id, i.account_uid
+        SELECT i.item_id, i.account_uid
           FROM wanted
          CROSS JOIN LATERAL (
-               SELECT x.id, x.account_uid
+               SELECT x.item_id, x.account_uid
                  FROM public.items AS x
                 WHERE x.account_uid = wanted.account_uid
-                  AND x.id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000') AND x.id IS DISTINCT FROM wanted.after
+                  AND x.item_id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000')
+                  AND x.item_id IS DISTINCT FROM wanted.after
                   AND x.locked_for @> '{subscription_lapsed}'
-                ORDER BY x.account_uid, x.id
+                ORDER BY x.account_uid, x.item_id
                 LIMIT batch
                   FOR NO KEY UPDATE SKIP LOCKED) AS i
     ), written AS (
         UPDATE public.items AS i
            SET locked_for = array_remove(i.locked_for, 'subscription_lapsed'),
                locked_at = CASE WHEN array_remove(i.locked_for, 'subscription_lapsed') = '{}' THEN NULL ELSE i.locked_at END
-         WHERE i.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
-        RETURNING i.account_uid, i.id
+         WHERE i.item_id = ANY (ARRAY(SELECT p.item_id FROM picked AS p))
+        RETURNING i.account_uid, i.item_id
     )
     SELECT found.account_uid::text, count(found.changed_id), max(found.cursor),
            coalesce(sum(found.candidates), 0) > count(found.changed_id)
-      FROM (SELECT w.account_uid, w.id AS changed_id, NULL::bigint AS candidates, NULL::text AS cursor
+      FROM (SELECT w.account_uid, w.item_id AS changed_id, NULL::bigint AS candidates, NULL::text AS cursor
               FROM written AS w
              UNION ALL
             SELECT wanted.account_uid, NULL, rest.candidates, coalesce(rest.cursor, wanted.after::text)
               FROM wanted
              CROSS JOIN LATERAL (
-                   SELECT count(*) AS candidates, max(seen.id::text COLLATE "C") FILTER (WHERE seen.is_passed) AS cursor
-                     FROM (SELECT r.id, bool_and(r.id IN (SELECT p.id FROM picked AS p)) OVER (ORDER BY r.id) AS is_passed
-                             FROM (SELECT x.id
+                   SELECT count(*) AS candidates, max(seen.item_id::text COLLATE "C") FILTER (WHERE seen.is_passed) AS cursor
+                     FROM (SELECT r.item_id, bool_and(r.item_id IN (SELECT p.item_id FROM picked AS p))
+                                                 OVER (ORDER BY r.item_id) AS is_passed
+                             FROM (SELECT x.item_id
                                      FROM public.items AS x
                                     WHERE x.account_uid = wanted.account_uid
-                                      AND x.id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000')
-                                      AND x.id IS DISTINCT FROM wanted.after
+                                      AND x.item_id >= coalesce(wanted.after, '00000000-0000-0000-0000-000000000000')
+                                      AND x.item_id IS DISTINCT FROM wanted.after
                                       AND x.locked_for @> '{subscription_lapsed}'
-                                    ORDER BY x.account_uid, x.id
+                                    ORDER BY x.account_uid, x.item_id
                                     LIMIT batch + 1) AS r) AS seen) AS rest
              WHERE rest.candidates > 0) AS found
      GROUP BY found.account_uid;
@@ -218,14 +222,14 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off AS $$
 BEGIN
     RETURN (
-        SELECT x.id::text
+        SELECT x.item_id::text
           FROM public.items AS x
          WHERE x.account_uid = entitlement_sync_host.key_of(owner)
-           AND x.id >= coalesce(entitlement_sync_host.key_of(after), '00000000-0000-0000-0000-000000000000')
-           AND x.id IS DISTINCT FROM entitlement_sync_host.key_of(after)
+           AND x.item_id >= coalesce(entitlement_sync_host.key_of(after), '00000000-0000-0000-0000-000000000000')
+           AND x.item_id IS DISTINCT FROM entitlement_sync_host.key_of(after)
            AND coalesce(x.locked_for, '{}') @> '{subscription_lapsed}' = lapsed
            AND NOT (x.locked_at IS NOT NULL AND coalesce(x.locked_for, '{}') = '{}')
-         ORDER BY x.account_uid, x.id
+         ORDER BY x.account_uid, x.item_id
          LIMIT 1
            FOR NO KEY UPDATE SKIP LOCKED
     );
@@ -306,7 +310,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp A
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT i.account_uid::text, i.id::text
+    SELECT i.account_uid::text, i.item_id::text
       FROM public.items AS i
      WHERE i.locked_at IS NOT NULL AND coalesce(i.locked_for, '{}') = '{}'
      LIMIT most;
