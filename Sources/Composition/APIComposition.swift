@@ -46,12 +46,12 @@ package struct EndpointSettings {
         guard faults.isEmpty else { throw ConfigurationFaults(faults: faults) }
         guard
             config.api.takesAppTokens || config.api.webhooks.takesRevenueCat || config.api.webhooks.push != nil
-                || appStore != nil
+                || appStore != nil || config.console.address != nil
         else {
             throw CommandFailure(
                 .configuration,
                 "the API has no endpoint to serve; set FIREBASE_PROJECT_ID or APP_TOKEN_ISSUER for users' apps, or what stores' webhooks are checked"
-                    + " with: REVENUECAT_WEBHOOK_SECRET, APP_STORE_BUNDLE_ID or PUBSUB_AUDIENCE"
+                    + " with: REVENUECAT_WEBHOOK_SECRET, APP_STORE_BUNDLE_ID or PUBSUB_AUDIENCE; for the console alone CONSOLE_PORT"
             )
         }
     }

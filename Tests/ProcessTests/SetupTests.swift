@@ -7,6 +7,18 @@ import Testing
 struct SetupTests {
     private static let roles = ["api", "auditor", "client", "support", "worker"].map { "entitlement_sync_\($0)" }
 
+    @Test func `serve starts for the console alone where the console has an address of its own`() async throws {
+        try await Site.with { site in
+            let bare = try await site.run("serve")
+            #expect(bare.code == 78 && bare.err.contains("for the console alone CONSOLE_PORT"), "\(bare)")
+            var settings = site.settings
+            settings.merge(["HTTP_PORT": "0", "ADMIN_PORT": "0", "CONSOLE_PORT": "0"]) { $1 }
+            let serve = try await Program([Paths.program, "serve"], environment: Site.environment(settings))
+            try await eventually("the console is not served") { serve.err.contains("serving the console") }
+            #expect(try await serve.stop().code == 0)
+        }
+    }
+
     @Test("Roles that a migration may not make are named with the SQL for them, and one made later gets its privileges")
     func lateRoles() async throws {
         let server = try await PrivatePostgres.start()
