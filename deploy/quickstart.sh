@@ -140,13 +140,15 @@ if [[ -z $binary ]]; then
     at_exit stop_session
     show_steps "$build_log" &
     steps_pid=$!
-    at_exit kill "$steps_pid"
+    disown "$steps_pid"
+    stop_steps() { kill "$steps_pid" 2>/dev/null || true; }
+    at_exit stop_steps
     # Swift reads all manifests again for an environment that it has not seen: the mark of this run stays out of it.
     if ! run env -u ENTITLEMENT_SYNC_RUN swift build --product entitlement-sync "${build_flags[@]}" >"$build_log" 2>&1; then
         grep -E 'error:' "$build_log" >&2 || tail -n 15 "$build_log" >&2
         fail "the build failed"
     fi
-    kill "$steps_pid" 2>/dev/null || true
+    stop_steps
     [[ ! -t 1 ]] || printf '\r\e[K'
     say "built in $((SECONDS - built)) s"
     binary=$(env -u ENTITLEMENT_SYNC_RUN swift build --show-bin-path)/entitlement-sync
