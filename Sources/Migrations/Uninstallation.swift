@@ -103,7 +103,7 @@ package struct Uninstallation: Sendable {
                 EXIT WHEN page IS NULL;
                 after := page[cardinality(page)];
                 page := ids;
-                places := array_fill(NULL::text, ARRAY[cardinality(ids)]);
+                places := array_fill(NULL::text, ARRAY[coalesce(cardinality(ids), 0)]);
                 WHILE ids IS NOT NULL LOOP
                     SELECT array_agg(u.user_id), array_agg(u.cursor) INTO ids, places
                       FROM entitlement_sync_host.unfreeze_assets(ids, places, 1000) AS u WHERE u.more AND u.changed > 0;

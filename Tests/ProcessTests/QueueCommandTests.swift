@@ -75,9 +75,12 @@ struct QueueCommandTests {
                 """
                 INSERT INTO users (id) VALUES ('ann'), ('ben'), ('cid');
                 INSERT INTO users (id, status) VALUES ('dan', 'banned');
+                -- A page of a thousand users, and one in which no user may have access.
+                INSERT INTO users (id) SELECT 'e-' || n FROM generate_series(1, 996) AS n;
+                INSERT INTO users (id, status) VALUES ('zed', 'banned');
                 INSERT INTO assets (user_id, frozen_reasons, frozen_at)
                 SELECT u.id, CASE WHEN n = 1 THEN '{copyright}' ELSE '{subscription_lapsed}' END::text[], now()
-                  FROM users AS u, generate_series(1, 3) AS n WHERE u.id <> 'cid';
+                  FROM users AS u, generate_series(1, 3) AS n WHERE u.id IN ('ann', 'ben', 'dan');
                 """
             )
             let ending = try await site.run("uninstall", "--dry-run")
