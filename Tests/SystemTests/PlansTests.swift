@@ -12,7 +12,7 @@ import UserRequests
 @Suite struct PlansTests {
     private static let users = 360
     private static let rounds = 6
-    /// Rows that an index may give: twenty-five a user, who is worked on three times.
+    /// Rows of a table that may be read: twenty-five a user, who is worked on three times.
     private static let most = Int64(25 * users)
 
     private static func state(_ number: Int) -> String {
@@ -66,7 +66,7 @@ import UserRequests
             await pool.close()
             try result.get()
             let wide = try await Self.wide(world)
-            #expect(wide.isEmpty, "whole indexes or tables were read: \(wide)")
+            #expect(wide.isEmpty, "whole tables were read: \(wide)")
         }
     }
 
@@ -104,7 +104,10 @@ import UserRequests
         #expect(try await app.answers(jobs).allSatisfy(\.hasEnded))
     }
 
-    /// The indexes and tables of which much more is read than is wanted, with the rows they gave.
+    /// The tables of which much more rows are read than are wanted, by an index or without one, with their number.
+    ///
+    /// Rows are counted that are still there, not an index's entries: entries of former versions of a row are met again and
+    /// again until nothing on the server can see them any more, and how long that takes is up to whatever else it does.
     private static func wide(_ world: World) async throws -> [String] {
         // Sessions say what they did when they end; those of the test's own pool, up to four, stay.
         try await world.until(
@@ -115,15 +118,10 @@ import UserRequests
         )
         return try await world.pool.query(
             """
-            SELECT s.indexrelname || ' ' || s.idx_tup_read
-              FROM pg_catalog.pg_stat_user_indexes AS s
-             WHERE s.relname IN ('purchase', 'purchase_identifier', 'observation', 'user_sync', 'users', 'assets')
-               AND s.idx_tup_read > \(most)
-            UNION ALL
-            SELECT t.relname || ' ' || t.seq_tup_read
+            SELECT t.relname || ' ' || t.idx_tup_fetch || ' ' || t.seq_tup_read
               FROM pg_catalog.pg_stat_user_tables AS t
              WHERE t.relname IN ('purchase', 'purchase_identifier', 'observation', 'user_sync', 'users', 'assets')
-               AND t.seq_tup_read > \(most)
+               AND t.idx_tup_fetch + t.seq_tup_read > \(most)
              ORDER BY 1
             """
         ).map { try $0.decode(String.self, at: 0) }
