@@ -10,7 +10,7 @@ SELECT apply_privileges(ARRAY(
         ('client', 'table', 'DELETE INSERT SELECT UPDATE',
          'product sandbox_user'),
         ('client', 'table', 'SELECT',
-         'decision_log inbox_log job_status schema_release ticket_status'),
+         'dead_job decision_log inbox_log job_status schema_release ticket_status'),
         ('client', 'function', 'EXECUTE',
          'id_time reference_of request_reconcile request_restore'),
         ('api', 'schema', 'USAGE',
@@ -33,8 +33,8 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'table', 'INSERT SELECT UPDATE',
          'upkeep'),
         ('worker', 'table', 'SELECT',
-         'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision evidence_request
-         job_decision leader owner_window past_decision past_observation product product_access role_privilege run
+         'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision dead_job
+         evidence_request job_decision leader owner_window past_decision past_observation product product_access role_privilege run
          run_backfill run_change run_part sandbox_user schema_release store_absence store_knowledge ticket_approval
          ticket_event ticket_evidence ticket_move ticket_reported_id transfer transfer_step transfer_token'),
         ('worker', 'table', 'UPDATE',
@@ -98,7 +98,8 @@ SELECT apply_privileges(ARRAY(
          'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at chargeback.lifted_by chargeback.lifted_for
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at confirmation confirmed_decision control decision decision_log
-         desk_clock desk_lane desk_question desk_setting dry_run evidence_request grant inbox.attempt inbox.due inbox.event_id
+         dead_job desk_clock desk_lane desk_question desk_setting dry_run evidence_request grant inbox.attempt inbox.due
+         inbox.event_id
          inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source
          inbox.state inbox.user_keys inbox_log invariant_check job_decision job_history job_status leader list_reveal
          observation operator operator_event operator_permission outbox owner_waiver owner_window past_decision

@@ -55,7 +55,8 @@ package struct RoleProcess {
         try await cleaningUp(closeAll) {
             let sender = stores == nil ? nil : try Self.sender(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
-            await SetupChecks(runtime: runtime).announce(roles.map(\.rawValue).sorted(), pool: pool)
+            await SetupChecks(runtime: runtime)
+                .announce(roles.map(\.rawValue).sorted(), decides: stores != nil, pool: pool)
             let statusHub = endpoints.map { _ in APIComposition.statusHub(runtime, pool: apiPool) }
             let work = stores.map {
                 WorkerComposition(

@@ -12,16 +12,7 @@ import Telemetry
 package struct SetupChecks {
     package let runtime: Runtime
 
-    /// The stores that are asked, in the order of their names.
-    private var stores: [Store] {
-        let config = runtime.config
-        let asked: [(Store, Bool)] = [
-            (.appStore, config.appStore.access != nil), (.googlePlay, config.googlePlay != nil),
-            (.onside, config.onside != nil), (.revenueCat, config.revenueCat != nil),
-        ]
-        return asked.filter(\.1).map(\.0)
-    }
-
+    private var stores: [Store] { runtime.config.askedStores }
     private var strays: [StrayVariables.Finding] { StrayVariables.find(in: ProcessInfo.processInfo.environment) }
 
     package init(runtime: Runtime) {
@@ -31,22 +22,23 @@ package struct SetupChecks {
     // MARK: At the start
 
     /// Says in one line what runs, and warns of what reads like a slip.
-    package func announce(_ roles: [String], pool: PostgresPool) async {
+    ///
+    /// `decides`: it has a worker, whose MODE counts.
+    package func announce(_ roles: [String], decides: Bool, pool: PostgresPool) async {
         let (config, logger) = (runtime.config, runtime.logger)
         let products = try? await SetupRecords(pool: pool).products()
-        logger.notice(
-            "starting",
-            metadata: [
-                "version": "\(Build.version)", "mode": "\(config.decision.mode.rawValue)",
-                "roles": "\(roles.joined(separator: ","))",
-                "stores": "\(stores.isEmpty ? "none" : stores.map(\.rawValue).joined(separator: ","))",
-                "products": "\(products.map { "\($0.values.reduce(0, +))" } ?? "unknown")",
-                "outbox": "\(config.outbox == nil ? "off" : "on")",
-            ]
-        )
+        let mode = decides ? config.decision.mode.rawValue : nil
+        var metadata: Logger.Metadata = [
+            "version": "\(Build.version)", "roles": "\(roles.joined(separator: ","))",
+            "stores": "\(stores.isEmpty ? "none" : stores.map(\.rawValue).joined(separator: ","))",
+            "products": "\(products.map { "\($0.values.reduce(0, +))" } ?? "unknown")",
+            "outbox": "\(config.outbox == nil ? "off" : "on")",
+        ]
+        metadata["mode"] = mode.map { "\($0)" }
+        logger.notice("starting", metadata: metadata)
         Gauge(
             label: "entitlement_sync_build_info",
-            dimensions: [("version", Build.version), ("mode", config.decision.mode.rawValue)]
+            dimensions: [("version", Build.version)] + (mode.map { [("mode", $0)] } ?? [])
         ).record(1)
         for stray in strays {
             logger.warning(
@@ -119,13 +111,17 @@ package struct SetupChecks {
         )
     }
 
-    private static func workers(_ workers: [(version: String, mode: String?, count: Int64)]) -> Check {
-        let words = workers.map { "\($0.count) of version \($0.version) in mode \($0.mode ?? "unknown")" }
+    private static func workers(_ workers: [SetupRecords.Workers]) -> Check {
+        let words = workers.map {
+            "\($0.count) of version \($0.version) in mode \($0.mode ?? "unknown")"
+                + ", with the stores \($0.stores ?? "unknown")"
+        }
         return Check(
             name: "worker_modes",
             ok: workers.count < 2,
-            detail: workers.isEmpty ? "no worker is alive" : "workers that are alive: \(words.joined(separator: ", "))",
-            fix: "Start all workers with the same MODE and build; else it is chance which MODE decides about a user."
+            detail: workers.isEmpty
+                ? "no worker is alive" : "workers that are alive: \(words.joined(separator: "; "))",
+            fix: "Start all workers with the same MODE, stores and build; else chance says which of them count for a user."
         )
     }
 
@@ -140,6 +136,17 @@ package struct SetupChecks {
                 : "unknown variables with names similar to ours, which have no effect: \(words.joined(separator: ", "))",
             fix: "Correct their names, or take them out; deploy/entitlement-sync.env.example has all."
         )
+    }
+}
+
+extension Config {
+    /// The stores that are asked, in the order of their names.
+    var askedStores: [Store] {
+        let asked: [(Store, Bool)] = [
+            (.appStore, appStore.access != nil), (.googlePlay, googlePlay != nil),
+            (.onside, onside != nil), (.revenueCat, revenueCat != nil),
+        ]
+        return asked.filter(\.1).map(\.0)
     }
 }
 

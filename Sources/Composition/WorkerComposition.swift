@@ -49,7 +49,8 @@ package struct WorkerComposition {
                 host: ProcessInfo.processInfo.hostName,
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version,
-                mode: config.decision.mode.rawValue
+                mode: config.decision.mode.rawValue,
+                stores: config.askedStores.map(\.rawValue)
             ),
             apply: ApplySettings(
                 decision: config.decision,

@@ -17,13 +17,23 @@ package struct SetupRecords: Sendable {
         return Dictionary(try rows.map { try $0.decode(String.self, Int64.self) }) { $1 }
     }
 
-    /// How many workers are alive by version and mode.
-    package func workers() async throws -> [(version: String, mode: String?, count: Int64)] {
+    /// Workers that are set up alike.
+    package struct Workers: Sendable {
+        package var version: String
+        package var mode: String?
+        /// The names of the stores that they ask, with commas between them.
+        package var stores: String?
+        package var count: Int64
+    }
+
+    /// How many workers are alive by version, mode and stores.
+    package func workers() async throws -> [Workers] {
         try await pool.query(
             """
-            SELECT w.version, w.mode, count(*) FROM entitlement_sync.worker AS w
-             WHERE w.expires_at > clock_timestamp() GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2
+            SELECT w.version, w.mode, CASE w.stores WHEN '{}' THEN 'none' ELSE array_to_string(w.stores, ', ') END, count(*)
+              FROM entitlement_sync.worker AS w
+             WHERE w.expires_at > clock_timestamp() GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3
             """
-        ).map { try $0.decode(String.self, String?.self, Int64.self) }
+        ).map { try $0.decode(into: Workers.init) }
     }
 }

@@ -28,7 +28,7 @@ package struct JobCommands: Sendable {
             SELECT count(*) FILTER (WHERE q.owner IS NULL AND q.due <= now()),
                    count(*) FILTER (WHERE q.owner IS NOT NULL),
                    count(*) FILTER (WHERE q.owner IS NULL AND q.due > now()),
-                   (SELECT count(*) FROM entitlement_sync.job_history AS h WHERE h.state = 'dead'),
+                   (SELECT count(*) FROM entitlement_sync.dead_job),
                    coalesce(extract(epoch FROM now() - min(entitlement_sync.id_time(
                        coalesce(least(q.restore_id, q.reconcile_id), q.restore_id, q.reconcile_id)))), 0)::double precision
               FROM entitlement_sync.queue AS q
@@ -49,8 +49,8 @@ package struct JobCommands: Sendable {
         while true {
             let ids = try await pool.query(
                 """
-                SELECT h.id FROM entitlement_sync.job_history AS h
-                 WHERE h.state = 'dead' AND h.last_error = \(error) AND h.id > \(after) ORDER BY h.id LIMIT 1000
+                SELECT h.id FROM entitlement_sync.dead_job AS h
+                 WHERE h.last_error = \(error) AND h.id > \(after) ORDER BY h.id LIMIT 1000
                 """
             ).map { row in try row.decode(UUID.self) }
             guard let last = ids.last else { return retried }

@@ -20,8 +20,9 @@ package struct Leases: Sendable {
     package func register(_ process: LeaseKeeper.Process) async throws(PostgresError) -> Int32 {
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, expires_at)
+            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, stores, expires_at)
             SELECT d.epoch, \(process.host), \(process.pid), \(process.version), \(process.lists), \(process.mode),
+                   \(process.stores),
                    clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
               FROM (SELECT greatest(('x' || left(gen_random_uuid()::text, 8))::bit(32)::integer & 2147483647, 1) AS epoch
                       FROM generate_series(1, 8)) AS d

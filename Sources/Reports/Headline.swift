@@ -127,7 +127,25 @@ extension RunReport {
                     + "again."
             )
         }
-        return Headline(tone: .good, happened: happened, next: "Nothing is left to do.")
+        let keep = keepers
+        return Headline(
+            tone: keep.isEmpty ? .good : .plain,
+            happened: happened,
+            next: keep.isEmpty ? "Nothing is left to do." : keep.joined(separator: " ")
+        )
+    }
+
+    /// Who would have lost access, and what holds that back, a sentence each.
+    private var keepers: [String] {
+        [
+            ("promote_only", "while workers run with MODE=promote_only"),
+            ("demotions_paused", "until demotions are resumed (entitlement-sync resume demotions)"),
+            ("brake", "until the limit of a day allows more demotions"),
+        ].compactMap { rule, reason in
+            guard let users = rules[rule], users > 0 else { return nil }
+            let keep = users == 1 ? "keeps" : "keep"
+            return "\(Figures.count(users, "user")) would have lost access, and \(keep) it \(reason)."
+        }
     }
 
     private var observed: Headline {

@@ -68,7 +68,10 @@ package struct Planner: Service {
 
     private func go(on run: RunRecord, fence: Int64, room: inout (jobs: Int, parts: Int)) async throws -> Bool {
         var isBusy = false
-        if run.total == nil, run.state == .reading, try await planning.count(run.id, fence: fence) { isBusy = true }
+        if run.total == nil, run.state == .reading {
+            isBusy = try await planning.count(run.id, fence: fence)
+            if !isBusy { try await planning.countSubscribers() }
+        }
         let isListing = run.scope == .since && !run.isDry && run.state == .reading
         let mayEnd = isListing ? try await !planning.planListings(of: run.id, fence: fence) : true
         if run.isFed {

@@ -62,6 +62,11 @@ package struct RunPlanning: Sendable {
             .first?.decode(Bool?.self, at: 0) ?? false
     }
 
+    /// Counts the host's subscribers, of whom a run may demote a share: the last count may be minutes old.
+    package func countSubscribers() async throws {
+        try await BrakeStore.countSubscribers(in: pool, notWithin: .seconds(5))
+    }
+
     /// Ends parts whose jobs have ended; returns how many.
     package func closeParts(fence: Int64, most: Int = 20) async throws(PostgresError) -> Int {
         try await pool.query("SELECT entitlement_sync.close_parts(\(fence), \(Int32(clamping: most)))")

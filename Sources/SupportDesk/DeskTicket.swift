@@ -9,6 +9,16 @@ package struct DeskTicket: Decodable, Sendable {
             package var verdict: String?
             package var how: String?
             package var question: String?
+            /// What was known of the case, where that forbade a transfer.
+            package var facts: [String]?
+
+            private var code: String? { reason ?? verdict ?? how ?? question }
+            private var sentences: String? { facts.map(EvidenceWords.forbidding) }
+
+            /// Why it happened: a code, or sentences where facts of the case are the reason.
+            package var why: String? { sentences ?? code }
+            /// The same in words.
+            package var words: String? { sentences ?? code.map(TicketWords.plain) }
         }
         package var at: String
         package var kind: String

@@ -121,7 +121,7 @@ package struct Requests: Sendable {
         .map { row throws(PostgresError) in try row.decode(UUID.self) }
     }
 
-    /// Dead jobs, newest first.
+    /// Dead jobs, newest first, without reconciles of users about whom a later reading has decided.
     ///
     /// `error`: only those that ended with it.
     package func dead(error: String? = nil, limit: Int32) async throws(PostgresError) -> [JobStatus] {
@@ -131,9 +131,10 @@ package struct Requests: Sendable {
                    to_char(s.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
                    to_char(s.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), s.last_error
               FROM entitlement_sync.job_status AS s
-             WHERE s.state = 'dead' AND (\(error) IS NULL OR s.last_error = \(error))
+              JOIN (SELECT h.id FROM entitlement_sync.dead_job AS h
+                     WHERE \(error) IS NULL OR h.last_error = \(error)
+                     ORDER BY h.finished_at DESC LIMIT \(limit)) AS d ON d.id = s.id
              ORDER BY s.finished_at DESC
-             LIMIT \(limit)
             """
         )
         return try rows.map { row throws(PostgresError) in try row.decode(into: JobStatus.init) }

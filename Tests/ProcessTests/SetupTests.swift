@@ -149,6 +149,22 @@ struct SetupTests {
         }
     }
 
+    @Test("Workers that ask different stores are a finding")
+    func stores() async throws {
+        try await Site.with { site in
+            try await site.execute(
+                """
+                INSERT INTO entitlement_sync.worker (epoch, host, pid, version, mode, stores, expires_at)
+                VALUES (1000001, 'a', 1, '0.1.0', 'full', '{app_store,revenuecat}', now() + interval '1 hour'),
+                       (1000002, 'b', 1, '0.1.0', 'full', '{}', now() + interval '1 hour')
+                """
+            )
+            let doctor = try await site.run("doctor")
+            #expect(doctor.out.contains("!!  worker_modes: workers that are alive:"), "\(doctor)")
+            #expect(doctor.out.contains("the stores app_store, revenuecat") && doctor.out.contains("the stores none"))
+        }
+    }
+
     @Test("Releasing or canceling a run that there is not says that there is none")
     func noRun() async throws {
         try await Site.with { site in

@@ -116,6 +116,19 @@ import Testing
         )
     }
 
+    @Test(arguments: [
+        ("promote_only", "while workers run with MODE=promote_only."),
+        ("demotions_paused", "until demotions are resumed (entitlement-sync resume demotions)."),
+        ("brake", "until the limit of a day allows more demotions."),
+    ])
+    func `Who keeps access for another reason than the stores' word is left to do`(_ rule: String, _ ending: String) {
+        let headline = run("done") { $0.rules = [rule: 43, "none": 900] }
+        #expect(headline.next == "43 users would have lost access, and keep it " + ending)
+        #expect(headline.tone == .plain && headline.command == nil)
+        #expect(run("done") { $0.rules = [rule: 1] }.next == "1 user would have lost access, and keeps it " + ending)
+        #expect(run("done") { $0.rules = [rule: 0, "none": 900] }.next == "Nothing is left to do.")
+    }
+
     @Test func `A run that was canceled says what stays`() {
         #expect(
             run("canceled").happened

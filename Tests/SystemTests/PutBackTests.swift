@@ -89,6 +89,29 @@ struct PutBackTests {
         }
     }
 
+    @Test(arguments: JobKind.allCases)
+    func `A dead reconcile is settled by a later reading of its user, a dead restore is not`(kind: JobKind)
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.inject(#"{"status":500}"#)
+            let job = kind == .restore ? try await world.restore("ann") : try await world.reconcile("ann")
+            try await world.work(Self.once)
+            let requests = Requests(pool: world.pool)
+            #expect(try await requests.dead(limit: 10).map(\.id) == [job])
+            #expect(try await world.commands.stats().dead == 1)
+            try await world.heal()
+            _ = try await world.reconcile("ann")
+            try await world.work()
+            #expect(try await world.status(job).state == "dead")
+            let isLeft = kind == .restore
+            #expect(try await requests.dead(limit: 10).map(\.id) == (isLeft ? [job] : []))
+            #expect(try await world.commands.stats().dead == (isLeft ? 1 : 0))
+            #expect(try await world.commands.retryAll(error: "store_unavailable") == 0)
+        }
+    }
+
     @Test func `A job that waits for a product begins again when it is mapped`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")

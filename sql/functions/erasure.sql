@@ -51,6 +51,7 @@ BEGIN
     GET DIAGNOSTICS messages = ROW_COUNT;
     SELECT count(*) INTO purchases FROM purchase AS p WHERE p.owner_key = known AND p.merged_into IS NULL;
     SELECT count(*) INTO tickets FROM ticket AS t WHERE known IN (t.claimant_key, t.owner_key);
+    INSERT INTO operator_event (kind, detail) VALUES ('user_erased', jsonb_build_object('user', known, 'database_user', session_user));
     RETURN NEXT;
 END
 $$;

@@ -458,11 +458,13 @@ CREATE TABLE worker (
     started_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz NOT NULL,
     backfills  text[]      NOT NULL DEFAULT '{}',
-    mode       text
+    mode       text,
+    stores     text[]
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN worker.version IS 'the build that it runs';
 COMMENT ON COLUMN worker.backfills IS 'the backfills that the worker can read';
 COMMENT ON COLUMN worker.mode IS 'its MODE; null: the build does not state it';
+COMMENT ON COLUMN worker.stores IS 'the stores that it asks; null: the build does not state them';
 
 -- How many requests an address or a user made in the minute that the first of them began. Unlogged: a crash forgets a minute.
 -- The key is a digest, so the table does not reveal the caller.

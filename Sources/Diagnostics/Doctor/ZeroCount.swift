@@ -86,7 +86,7 @@ struct ZeroCount {
         ),
         ZeroCount(
             name: "dead_jobs",
-            query: "SELECT count(*) FROM entitlement_sync.job_history AS h WHERE h.state = 'dead'",
+            query: "SELECT count(*) FROM entitlement_sync.dead_job",
             fine: "no dead jobs",
             wrong: "jobs are dead",
             fix:

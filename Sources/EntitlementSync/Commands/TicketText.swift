@@ -43,11 +43,7 @@ struct TicketText {
         lines.append("events")
         lines += ticket.events.map { event in
             let by = event.by.map { " by \($0)" } ?? ""
-            let why = [
-                event.detail?.reason ?? event.detail?.verdict ?? event.detail?.how
-                    ?? event.detail?.question, event.text,
-            ]
-            .compactMap(\.self).map(Self.harmless).joined(separator: ": ")
+            let why = [event.detail?.why, event.text].compactMap(\.self).map(Self.harmless).joined(separator: ": ")
             return "  \(Self.moment(event.at))  \(event.kind)\(by)\(why.isEmpty ? "" : "  \(why)")"
         }
         return lines.joined(separator: "\n")

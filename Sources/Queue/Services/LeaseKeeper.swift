@@ -37,13 +37,23 @@ package struct LeaseKeeper: Service {
         package var lists: [String]
         /// How much it may write: its MODE.
         package var mode: String?
+        /// The stores that it asks.
+        package var stores: [String]?
 
-        package init(host: String, pid: Int32, version: String, lists: [String] = [], mode: String? = nil) {
+        package init(
+            host: String,
+            pid: Int32,
+            version: String,
+            lists: [String] = [],
+            mode: String? = nil,
+            stores: [String]? = nil
+        ) {
             self.host = host
             self.pid = pid
             self.version = version
             self.lists = lists
             self.mode = mode
+            self.stores = stores
         }
     }
 

@@ -87,15 +87,15 @@ package enum BrakeStore {
         }
     }
 
-    /// Counts them, unless a worker did within five minutes.
+    /// Counts them, unless a worker did within `age`.
     ///
     /// Outside of every other transaction: on a large host it takes a while.
-    static func countSubscribers(in pool: PostgresPool) async throws {
+    package static func countSubscribers(in pool: PostgresPool, notWithin age: Duration = .seconds(300)) async throws {
         // Marked first, so that many workers do not count together.
         let due = try await pool.query(
             """
             UPDATE entitlement_sync.brake AS b SET counted_at = now()
-             WHERE b.counted_at IS NULL OR b.counted_at < now() - interval '5 minutes'
+             WHERE b.counted_at IS NULL OR b.counted_at < now() - \(age.microseconds) * interval '1 microsecond'
             """
         )
         guard due.affected > 0 else { return }

@@ -88,10 +88,9 @@ struct TicketPage: Sendable {
     }
 
     private static func event(_ event: DeskTicket.Event) -> [String: Any] {
-        let why = event.detail?.reason ?? event.detail?.verdict ?? event.detail?.how ?? event.detail?.question
-        return shown([
+        shown([
             "at": Moments.shown(event.at) as Any, "words": TicketWords.plain(event.kind), "by": event.by,
-            "why": why.map(TicketWords.plain), "text": event.text,
+            "why": event.detail?.words, "text": event.text,
         ])
     }
 }

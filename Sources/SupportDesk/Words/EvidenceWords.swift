@@ -50,6 +50,12 @@ package enum EvidenceWords {
         }
     }
 
+    /// The sentences of the facts that forbid a transfer; with none of them, it is a chargeback that came after the evidence.
+    static func forbidding(_ facts: [String]) -> String {
+        let known = facts.compactMap(TransferFact.init).filter { $0.hindrance >= .forbids }
+        return (known.isEmpty ? [.chargedBack] : known).map { fact($0).words }.joined(separator: " ")
+    }
+
     /// Why the machine suggests what it suggests, as a sentence.
     package static func reason(_ reason: Suggestion.Reason) -> String {
         switch reason {

@@ -26,6 +26,22 @@ import UserRequests
         }
     }
 
+    @Test func `A transfer that a fact stops says which`() async throws {
+        try await DeskCase.with { scene, ticket in
+            try await scene.world.working(scene.setup) {
+                try await scene.collect(ticket)
+                try await scene.approveAll(ticket)
+                try await scene.world.pool.query("UPDATE users SET status = 'banned' WHERE id = 'claimant'")
+                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
+                try await scene.untilEnded(ticket)
+            }
+            let shown = try DeskTicket(json: try #require(try await scene.tickets(scene.ann).show(ticket)))
+            let stop = try #require(shown.events.first { $0.kind == "transfer_stopped" }?.detail)
+            #expect(stop.reason == "hindrance")
+            #expect(stop.why == "The claimant's account is banned, being deleted, or gone.")
+        }
+    }
+
     @Test func `138: found before anybody executes, it voids the approvals as well`() async throws {
         try await DeskCase.with { scene, ticket in
             try await scene.world.working(scene.setup) {

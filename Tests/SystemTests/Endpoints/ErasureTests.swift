@@ -56,6 +56,10 @@ import UserRequests
             #expect(try await Self.finds(user, in: world) == [])
             let kept = try await world.number("SELECT count(*) FROM entitlement_sync.purchase WHERE owner_key = \(key)")
             #expect(kept == 1, "nobody else can claim it")
+            let logged = try await world.texts(
+                "SELECT (e.detail ->> 'user') || ' ' || (e.detail ->> 'database_user') FROM entitlement_sync.operator_event AS e"
+            )
+            #expect(logged.count == 1 && logged.first?.hasPrefix("\(key) ") == true, "who did it: \(logged)")
             #expect(try await Erasure(pool: world.pool).erase(user) == nil, "there is nothing any more")
         }
     }

@@ -47,6 +47,18 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `A run counts subscribers at its start: the last count may be minutes old`(isDry: Bool) async throws {
+        try await RunScene.with { scene in
+            try await scene.world.pool.query(
+                "UPDATE entitlement_sync.brake AS b SET subscribers = 9000, counted_at = now() - interval '1 minute'"
+            )
+            let run = try await scene.run(isDry: isDry)
+            let now = Int64(RunScene.ended + RunScene.subscribers)
+            #expect(run.subscribers == now || !isDry && run.subscribers == now + Int64(RunScene.payers), "\(run)")
+        }
+    }
+
     @Test func `Demotions of a run are held until everybody was read, then written together`() async throws {
         try await RunScene.with { scene in
             let run = try await scene.run()

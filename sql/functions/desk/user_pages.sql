@@ -148,10 +148,9 @@ DECLARE
 BEGIN
     RETURN QUERY
     SELECT h.id::text, reference_of('R', h.id), CASE h.kind WHEN 0 THEN 'restore' ELSE 'reconcile' END, h.user_key,
-           masked(u.user_id, false), h.attempt::integer, h.finished_at, h.last_error
-      FROM job_history AS h
-      LEFT JOIN user_sync AS u ON u.user_key = h.user_key
-     WHERE h.state = 'dead' AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
+           masked(h.user_id, false), h.attempt::integer, h.finished_at, h.last_error
+      FROM dead_job AS h
+     WHERE (NOT owns OR NOT is_own_account(who.id, h.user_key))
        AND (of_error IS NULL OR h.last_error = of_error) AND (which IS NULL OR h.kind = which)
      ORDER BY h.finished_at DESC, h.id DESC LIMIT rows;
 END
@@ -166,8 +165,8 @@ DECLARE
     which smallint := CASE of_kind WHEN 'restore' THEN 0 WHEN 'reconcile' THEN 1 END;
 BEGIN
     RETURN QUERY
-    SELECT h.last_error, count(*) FROM job_history AS h
-     WHERE h.state = 'dead' AND h.last_error IS NOT NULL AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
+    SELECT h.last_error, count(*) FROM dead_job AS h
+     WHERE h.last_error IS NOT NULL AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
        AND (which IS NULL OR h.kind = which)
      GROUP BY h.last_error ORDER BY 2 DESC, 1 LIMIT 50;
 END
@@ -210,8 +209,8 @@ DECLARE
 BEGIN
     WHILE retried < 1000 LOOP
         ids := ARRAY(
-            SELECT h.id FROM job_history AS h
-             WHERE h.state = 'dead' AND h.last_error = of_error AND (which IS NULL OR h.kind = which) AND h.id > after
+            SELECT h.id FROM dead_job AS h
+             WHERE h.last_error = of_error AND (which IS NULL OR h.kind = which) AND h.id > after
                AND (NOT owns OR NOT is_own_account(who.id, h.user_key))
              ORDER BY h.id LIMIT 1000 - retried);
         EXIT WHEN cardinality(ids) = 0;
