@@ -121,7 +121,7 @@ package struct SetupChecks {
             ok: workers.count < 2,
             detail: workers.isEmpty
                 ? "no worker is alive" : "workers that are alive: \(words.joined(separator: "; "))",
-            fix: "Start all workers with the same MODE, stores and build; else chance says which of them count for a user."
+            fix: "Start all workers with the same MODE, stores and build; else chance says which of them decides."
         )
     }
 
