@@ -64,7 +64,7 @@ COMMENT ON COLUMN job_status.ticket_id IS 'the ticket that the restore opened, w
 COMMENT ON COLUMN job_status.attempt IS 'reads that ended in an error';
 COMMENT ON COLUMN job_status.last_error IS 'why the last attempt failed';
 
--- Dead jobs that somebody has to look after. A reconcile is no such job once a later reading has decided about its user.
+-- Dead jobs that wait for an operator. A reconcile does not once a later reading has decided about its user.
 CREATE OR REPLACE VIEW dead_job AS
 SELECT h.id, h.user_key, h.kind, h.attempt, h.finished_at, h.last_error, u.user_id
   FROM job_history AS h

@@ -78,7 +78,7 @@ DECLARE
     t    ticket;
     e    ticket_evidence;
     lack text;
-    told jsonb;
+    said jsonb;
 BEGIN
     PERFORM check_isolation();
     SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which;
@@ -124,10 +124,10 @@ BEGIN
     PERFORM end_approvals(t.id, ending_for(lack));
     PERFORM stop_transfer(x, lack);
     -- With the facts of which one forbids it; a chargeback that the evidence does not have yet is the reason where none does.
-    told := jsonb_build_object('reason', lack)
+    said := jsonb_build_object('reason', lack)
          || CASE WHEN lack = 'hindrance' THEN jsonb_build_object('facts', e.facts) ELSE '{}' END;
-    PERFORM note_step(which, 'stopped', told);
-    INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (t.id, 'transfer_stopped', told);
+    PERFORM note_step(which, 'stopped', said);
+    INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (t.id, 'transfer_stopped', said);
     RETURN lack;
 END
 $$;
