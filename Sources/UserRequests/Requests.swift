@@ -121,7 +121,7 @@ package struct Requests: Sendable {
         .map { row throws(PostgresError) in try row.decode(UUID.self) }
     }
 
-    /// Dead jobs, newest first, without reconciles of users about whom a later reading has decided.
+    /// Dead jobs, newest first, without reconciles that a later reading of their user has settled.
     ///
     /// `error`: only those that ended with it.
     package func dead(error: String? = nil, limit: Int32) async throws(PostgresError) -> [JobStatus] {
