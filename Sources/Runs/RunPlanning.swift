@@ -62,7 +62,7 @@ package struct RunPlanning: Sendable {
             .first?.decode(Bool?.self, at: 0) ?? false
     }
 
-    /// Counts the host's subscribers, of whom a run may demote a share: the last count may be minutes old.
+    /// Counts the host's subscribers; a run may demote a share of them: the last count may be minutes old.
     package func countSubscribers() async throws {
         try await BrakeStore.countSubscribers(in: pool, notWithin: .seconds(5))
     }
