@@ -54,7 +54,8 @@ SELECT apply_privileges(ARRAY(
          forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
          has_owner_consent host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
          keep_backfill keep_evidence keep_part maintain_partitions means_access missing_privileges move_backfill name_found
-         name_hash name_purchase new_id note_absences note_credentials note_known note_touched partitioned_tables
+         name_hash name_purchase new_id note_absences note_credentials note_known note_server note_touched
+         partitioned_tables
          partitions_of plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed
          publish_ticket_news reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
          restored_products restored_products_of runs_of set_switch settle_call settle_run settle_transfer spell_inbox

@@ -187,6 +187,7 @@ package struct Worker: Service {
             queue.compactor(logger: logger),
             BrakeStore.subscriberCounter(pool, logger: logger),
             InvariantMonitor(pool: pool).service(logger: logger),
+            CommitWatch(pool: pool).service(logger: logger),
         ]
         if settings.readsRuns {
             work.append(

@@ -115,11 +115,11 @@ struct RecoveryTests {
 
     @Test(.timeLimit(.minutes(2)))
     func `168: on a server that takes no writes nothing is decided; on the primary it is`() async throws {
-        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+        let primary = try await PrivatePostgres.start()
+        try await World.with(customers: ["{id: ann, state: active}"], on: primary) { world in
             try await world.add("ann")
             let job = try await world.restore("ann")
             // It can be read, whatever is newer elsewhere, and is the first that the worker reaches.
-            let primary = world.database.server
             let standby = try await primary.standby()
             let observer = PostgresConnection(
                 configuration: PostgresConfiguration(connectionString: standby.url(database: world.database.name))
@@ -149,6 +149,7 @@ struct RecoveryTests {
             }
             #expect(try await world.decisions(about: "ann").count == 1)
         }
+        try await primary.stop(immediately: true)
     }
 
     @Test func `two workers side by side decide every job once`() async throws {

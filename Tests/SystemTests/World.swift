@@ -27,15 +27,17 @@ struct World: Sendable {
     /// Builds a world, lets the test act in it, and takes it down.
     ///
     /// `customers`: RevenueCat's customers, each one line of YAML such as `{id: user-1, state: active}`.
-    /// `scenario`: further lines of the scenario.
+    /// `scenario`: further lines of the scenario. `own`: a database server of one's own, for what all others would see.
     static func with(
         customers: [String] = [],
         scenario: String = "",
+        on own: PrivatePostgres? = nil,
         _ body: @Sendable (World) async throws -> Void
     ) async throws {
         // A few worlds at a time: each has a worker with connections of its own.
         try await Places.shared.withPlace {
-            let server = try await PrivatePostgres.shared
+            let shared = try await PrivatePostgres.shared
+            let server = own ?? shared
             let database = try await server.database(.migrated)
             let pool = PostgresPool(
                 configuration: PostgresConfiguration(connectionString: database.url, maxConnections: 4),

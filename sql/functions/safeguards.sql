@@ -1,12 +1,13 @@
--- How the product itself pauses demotions: if a store knows too few of our users, or the credentials are of another project; and alarms.
+-- How the product itself pauses demotions: if a store knows too few of our users, the credentials are of another project, or a failover
+-- may have lost commits; and alarms.
 
 -- Pauses demotions on behalf of the product; an operator's pause stays as it is. Returns whether this call changed the switch.
 CREATE OR REPLACE FUNCTION pause_demotions(why text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- `absences` replaces `credentials`, because only an operator ends a pause for absences.
+    -- Any other cause replaces `credentials`, because only an operator ends such a pause.
     UPDATE control AS c SET paused = true, since = clock_timestamp(), by = 'entitlement-sync', cause = why
-     WHERE c.name = 'demotions' AND (NOT c.paused OR c.cause = 'credentials' AND why = 'absences');
+     WHERE c.name = 'demotions' AND (NOT c.paused OR c.cause = 'credentials' AND why <> 'credentials');
     RETURN FOUND;
 END
 $$;
@@ -73,7 +74,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     UPDATE alarm AS a SET last_at = now(), count = a.count + 1
       FROM control AS c
      WHERE c.name = 'demotions' AND c.paused AND a.last_at < now() - interval '10 minutes'
-       AND (c.cause = 'absences' AND a.name = 'absences'
+       AND (c.cause IN ('absences', 'commits_lost') AND a.name = c.cause
             OR c.cause = 'credentials' AND a.name LIKE 'credentials\_unknown.%');
     DELETE FROM store_knowledge AS k WHERE k.at < now() - interval '2 days';
     -- User by user, because a join might read all users for few absences.
@@ -132,6 +133,49 @@ BEGIN
 END
 $$;
 
+-- Notes the server, its timeline and whether its commits wait for a standby; returns the alarms that it raised. `commits_at_risk`: standbys
+-- follow, and no commit waits for one. `commits_lost`: another server has taken the place of one whose commits did not wait; it pauses
+-- demotions, because the records are older than what was decided.
+CREATE OR REPLACE FUNCTION note_server() RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    known  server_watch;
+    server bigint  := (SELECT c.system_identifier FROM pg_control_system() AS c);
+    line   bigint  := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+    waits  boolean := current_setting('synchronous_standby_names') <> ''
+                      AND current_setting('synchronous_commit') NOT IN ('off', 'local');
+BEGIN
+    SELECT w.* INTO known FROM server_watch AS w;
+    -- Of many workers one notes it.
+    IF (known.server_id, known.timeline, known.is_waiting) IS NOT DISTINCT FROM (server, line, waits)
+       AND known.noted_at > clock_timestamp() - interval '4 seconds' THEN
+        RETURN;
+    END IF;
+    SELECT w.* INTO known FROM server_watch AS w FOR UPDATE;
+    -- A copy on another server, as after a move, has another id.
+    IF known.server_id = server AND known.timeline <> line AND NOT known.is_waiting THEN
+        known.lacks_since := least(known.lacks_since, known.noted_at);
+        PERFORM raise_alarm('commits_lost', format(
+            'The database server was replaced, and commits from %s on may be lost: demotions are paused. Read again what the stores sent '
+            'since: entitlement-sync reconcile --since %1$s; then entitlement-sync resume demotions.',
+            to_char(known.lacks_since - interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')));
+        PERFORM pause_demotions('commits_lost');
+        RETURN NEXT 'commits_lost';
+    END IF;
+    UPDATE server_watch AS w
+       SET server_id = server, timeline = line, is_waiting = waits, noted_at = clock_timestamp(), lacks_since = known.lacks_since;
+    IF waits OR NOT EXISTS (SELECT 1 FROM pg_stat_replication) THEN
+        DELETE FROM alarm AS a WHERE a.name = 'commits_at_risk';
+    ELSIF NOT EXISTS (SELECT 1 FROM alarm AS a
+                       WHERE a.name = 'commits_at_risk' AND a.last_at > clock_timestamp() - interval '10 minutes') THEN
+        PERFORM raise_alarm('commits_at_risk', 'Standbys follow the database server, and no commit waits for one: a failover may lose the '
+                            'last commits. Set synchronous_standby_names (with Patroni: synchronous_mode and synchronous_mode_strict), '
+                            'and leave synchronous_commit on.');
+        RETURN NEXT 'commits_at_risk';
+    END IF;
+END
+$$;
+
 -- Sets a switch for an operator.
 CREATE OR REPLACE FUNCTION set_switch(wanted text, pause boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -139,9 +183,10 @@ DECLARE
     was_paused boolean := (SELECT c.paused FROM control AS c WHERE c.name = wanted FOR NO KEY UPDATE);
 BEGIN
     UPDATE control AS c SET paused = pause, since = now(), by = session_user, cause = NULL WHERE c.name = wanted;
-    -- An operator who resumes demotions has checked the credentials that were doubted.
+    -- An operator who resumes demotions has checked the credentials that were doubted, and has read again what was lost.
     IF wanted = 'demotions' AND was_paused AND NOT pause THEN
         UPDATE store_credential AS c SET state = 'confirmed', since = now() WHERE c.state = 'doubted';
+        UPDATE server_watch AS w SET lacks_since = NULL WHERE w.lacks_since IS NOT NULL;
     END IF;
 END
 $$;

@@ -607,6 +607,21 @@ CREATE TABLE control (
 COMMENT ON COLUMN control.cause IS 'why the product itself paused it (absences, credentials); null: an operator did';
 INSERT INTO control (name) VALUES ('demotions'), ('transfers'), ('all');
 
+-- By which server, on which timeline, workers last wrote, and whether its commits waited for a standby. A server with another timeline
+-- was promoted, and lacks what the former one did not hand on.
+CREATE TABLE server_watch (
+    one         boolean     PRIMARY KEY DEFAULT true CHECK (one),
+    server_id   bigint,
+    timeline    bigint,
+    is_waiting  boolean,
+    noted_at    timestamptz,
+    lacks_since timestamptz
+) WITH (fillfactor = 50);
+INSERT INTO server_watch DEFAULT VALUES;
+COMMENT ON COLUMN server_watch.is_waiting IS 'whether a commit waits until a standby has it';
+COMMENT ON COLUMN server_watch.noted_at IS 'all that was committed before this instant is older in the log than this row';
+COMMENT ON COLUMN server_watch.lacks_since IS 'commits from then on may be lost; null once an operator has resumed demotions';
+
 -- The demotion brake. A worker that demotes locks the row, so the limit holds across workers.
 CREATE TABLE brake (
     one         boolean     PRIMARY KEY DEFAULT true CHECK (one),

@@ -89,6 +89,7 @@ package struct Doctor: Sendable {
             Step("bloat", server.bloat),
             Step("notifications", server.notifications),
             Step("replication_slots", server.slots),
+            Step("durability", server.durability),
             Step("alarms", runs.alarms),
             Step("stores", stores.health),
             Step("budgets", stores.budgets),

@@ -102,6 +102,32 @@ struct ServerChecks {
         )
     }
 
+    /// Whether a crash or a failover can lose commits that were acknowledged.
+    func durability() async throws -> Check? {
+        let row = try await pool.query(
+            """
+            SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+                   (SELECT count(*) FROM pg_catalog.pg_stat_replication)
+            """
+        ).one
+        let (waits, standbys, following) = try row.decode(String.self, String.self, Int64.self)
+        let fault: String? =
+            switch (waits, standbys, following) {
+            case ("off", _, _): "synchronous_commit is off: a crash may lose the last commits"
+            case ("local", _, 1...): "synchronous_commit is local: a failover may lose the last commits"
+            case (_, "", 1...): "synchronous_standby_names is empty: a failover may lose the last commits"
+            default: nil
+            }
+        let follow = following == 0 ? "no standby follows" : "\(following) standbys follow"
+        return Check(
+            name: "durability",
+            ok: fault == nil,
+            detail: "\(follow); " + (fault ?? "a commit waits for \(standbys.isEmpty ? "the disk" : "a standby")"),
+            fix: "Set synchronous_standby_names (with Patroni: synchronous_mode and synchronous_mode_strict), and leave"
+                + " synchronous_commit on."
+        )
+    }
+
     /// Slots that are not read keep the write-ahead log until the disk is full.
     func slots() async throws -> Check? {
         let rows = try await pool.query(

@@ -92,12 +92,16 @@ struct StoreChecks {
         )
         checks += try causes.map { row in
             let (name, cause) = try row.decode(String.self, String.self)
+            let why =
+                switch cause {
+                case "credentials": "a store knows none of our customers"
+                case "commits_lost": "a failover of the database may have lost commits"
+                default: "a store no longer lists the purchases of too many users"
+                }
             return Check(
                 name: "paused.\(name)",
                 ok: false,
-                detail: cause == "credentials"
-                    ? "entitlement-sync paused \(name): a store knows none of our customers"
-                    : "entitlement-sync paused \(name): a store no longer lists the purchases of too many users",
+                detail: "entitlement-sync paused \(name): \(why)",
                 fix: "Mend what the alarms say, then entitlement-sync resume \(name)."
             )
         }

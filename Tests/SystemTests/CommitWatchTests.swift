@@ -1,0 +1,152 @@
+import Diagnostics
+import Postgres
+import Queue
+import TestSupport
+import Testing
+
+/// Failovers that may have lost commits are seen, whoever reaches the new server first.
+struct CommitWatchTests {
+    private static let findings = ["alarm.commits_at_risk", "alarm.commits_lost", "durability", "paused.demotions"]
+
+    /// The names of doctor's findings that are about lost commits, with details and fixes.
+    private static func findings(in pool: PostgresPool) async throws -> [String: Check] {
+        let checks = await Doctor(pool: pool).checks().filter { !$0.ok && findings.contains($0.name) }
+        return Dictionary(checks.map { ($0.name, $0) }) { $1 }
+    }
+
+    /// A primary, its standby, and a pool on each.
+    private struct Pair {
+        var world: World
+        var primary: PrivatePostgres
+        var standby: PrivatePostgres
+
+        static func with(
+            waiting isWaiting: Bool,
+            _ body: @Sendable (Pair) async throws -> Void
+        ) async throws {
+            let primary = try await PrivatePostgres.start()
+            try await World.with(on: primary) { world in
+                let standby = try await primary.standby()
+                if isWaiting {
+                    for setting in ["synchronous_standby_names = 'standby'", "synchronous_commit = on"] {
+                        try await primary.administer("ALTER SYSTEM SET \(setting)")
+                    }
+                    try await primary.administer("SELECT pg_reload_conf()")
+                }
+                try await eventually("the standby does not follow") {
+                    try await world.number("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1
+                }
+                try await body(Pair(world: world, primary: primary, standby: standby))
+                try? await standby.stop(immediately: true)
+                // What the world leaves behind is dropped, which waits for no standby then.
+                try await primary.administer("ALTER SYSTEM RESET synchronous_standby_names")
+                try await primary.administer("SELECT pg_reload_conf()")
+            }
+            try await primary.stop(immediately: true)
+        }
+
+        /// Waits until the standby has everything, promotes it, and works with a pool on it.
+        func promoted(_ body: (PostgresPool) async throws -> Void) async throws {
+            try await eventually("the standby stays behind") {
+                try await world.number(
+                    "SELECT (replay_lsn >= pg_current_wal_lsn())::int FROM pg_stat_replication"
+                ) == 1
+            }
+            try await standby.promote()
+            let pool = PostgresPool(
+                configuration: PostgresConfiguration(connectionString: standby.url(database: world.database.name)),
+                logger: .quiet
+            )
+            let result: Result<Void, any Error>
+            do {
+                try await body(pool)
+                result = .success(())
+            } catch { result = .failure(error) }
+            await pool.close()
+            try result.get()
+        }
+    }
+
+    @Test func `A failover between servers whose commits do not wait pauses demotions and names what to read again`()
+        async throws
+    {
+        try await Pair.with(waiting: false) { pair in
+            let watch = CommitWatch(pool: pair.world.pool)
+            #expect(try await watch.note() == ["commits_at_risk"])
+            #expect(try await watch.note() == [], "not again within minutes")
+            let before = try await Self.findings(in: pair.world.pool)
+            #expect(before.keys.sorted() == ["alarm.commits_at_risk", "durability"])
+            #expect(before["durability"]?.detail.contains("synchronous_standby_names is empty") == true)
+            let since = try #require(
+                try await pair.world.texts(
+                    """
+                    SELECT to_char(w.noted_at - interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                      FROM entitlement_sync.server_watch AS w
+                    """
+                ).first
+            )
+            try await pair.promoted { pool in
+                let watch = CommitWatch(pool: pool)
+                #expect(try await watch.note() == ["commits_lost"])
+                #expect(try await watch.note() == [])
+                let found = try await Self.findings(in: pool)
+                #expect(found.keys.sorted() == ["alarm.commits_lost", "paused.demotions"], "\(found)")
+                let fix = found["alarm.commits_lost"]?.fix ?? ""
+                #expect(fix.contains("entitlement-sync reconcile --since \(since); then"), "\(fix) \(since)")
+                #expect(found["paused.demotions"]?.detail.contains("may have lost commits") == true)
+                // A second failover before anybody acted: the first instant stands.
+                try await pool.query(
+                    "UPDATE entitlement_sync.server_watch SET timeline = timeline - 1, noted_at = now() + interval '1 hour'"
+                )
+                #expect(try await watch.note() == ["commits_lost"])
+                let again = try await Self.findings(in: pool)["alarm.commits_lost"]?.fix ?? ""
+                #expect(again.contains("reconcile --since \(since);"), "\(again)")
+                try await Controls(pool: pool).set("demotions", paused: false)
+                let left = try await pool.query(
+                    "SELECT count(w.lacks_since) FROM entitlement_sync.server_watch AS w"
+                ).one.decode(Int64.self)
+                #expect(left == 0)
+                #expect(try await Self.findings(in: pool)["paused.demotions"] == nil)
+            }
+        }
+    }
+
+    @Test func `A failover to a standby that has every commit is no finding`() async throws {
+        try await Pair.with(waiting: true) { pair in
+            #expect(try await CommitWatch(pool: pair.world.pool).note() == [])
+            #expect(try await Self.findings(in: pair.world.pool).isEmpty)
+            try await pair.promoted { pool async throws in
+                #expect(try await CommitWatch(pool: pool).note() == [])
+                #expect(try await Self.findings(in: pool).isEmpty)
+            }
+        }
+    }
+
+    @Test func `A copy on another server is no failover, and a server alone has nothing to wait for`() async throws {
+        try await World.with { world in
+            let watch = CommitWatch(pool: world.pool)
+            #expect(try await watch.note() == [])
+            try await world.pool.query(
+                "UPDATE entitlement_sync.server_watch SET server_id = server_id - 1, timeline = timeline + 5"
+            )
+            #expect(try await watch.note() == [])
+            #expect(try await Self.findings(in: world.pool).isEmpty)
+            let noted = try await world.number("SELECT (w.is_waiting)::int FROM entitlement_sync.server_watch AS w")
+            #expect(noted == 0)
+        }
+    }
+
+    @Test func `A session whose commits do not wait for the disk is a finding`() async throws {
+        try await World.with { world in
+            let name = world.database.name
+            try await world.database.server.administer("ALTER DATABASE \(name) SET synchronous_commit = off")
+            let pool = PostgresPool(
+                configuration: PostgresConfiguration(connectionString: world.database.url),
+                logger: .quiet
+            )
+            let found = try await Self.findings(in: pool)
+            await pool.close()
+            #expect(found["durability"]?.detail.contains("synchronous_commit is off") == true, "\(found)")
+        }
+    }
+}
