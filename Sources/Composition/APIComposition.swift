@@ -86,6 +86,7 @@ package struct APIComposition {
             requests: requests,
             statusHub: statusHub,
             inbox: Inbox(pool: pool),
+            patience: config.api.databaseWait,
             logger: runtime.logger
         ) { dequeue?.raise() }
         let endpoints = APIEndpoints(
@@ -100,7 +101,9 @@ package struct APIComposition {
                 counts: counts,
                 logger: runtime.logger
             ),
-            isReady: Readiness { (try? await pool.query("SELECT 1")) != nil }.isReady,
+            readiness: ReadinessProbe(patience: config.api.databaseWait, wasReady: true) {
+                (try? await pool.query("SELECT 1")) != nil
+            }.readiness,
             logger: runtime.logger
         )
         var listening = APISettings(host: config.http.host, port: config.http.port)

@@ -1,34 +1,58 @@
 import Foundation
-import HTTPServing
+package import HTTPServing
 import Synchronization
 
-/// Whether requests can be served, as of the last second: callers need no token for it, so it must cost nothing.
-package final class Readiness: Sendable {
+/// Asks whether requests can be served, and knows it for a second: callers need no token for it, so it must cost nothing.
+package final class ReadinessProbe: Sendable {
     private static let lasts = Duration.seconds(1)
 
     private struct State {
-        /// What the last probe showed; `false` until the first has ended.
-        var isReady = false
+        /// What the last probe showed; until the first has ended, requests can't be served.
+        var known = Readiness.notReady
+        /// Whether requests could be served before.
+        var wasReady: Bool
         var until: ContinuousClock.Instant?
         var isProbing = false
+        /// Since when probes have shown that they can't any more.
+        var awaySince: ContinuousClock.Instant?
     }
 
+    private let patience: Duration
     private let probe: @Sendable () async -> Bool
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
-    package init(probe: @escaping @Sendable () async -> Bool) { self.probe = probe }
+    /// `patience` is how long requests wait for what the probe asks.
+    ///
+    /// `wasReady`: it is known that requests can be served, as after a start that reached the database.
+    package init(patience: Duration, wasReady: Bool, probe: @escaping @Sendable () async -> Bool) {
+        self.patience = patience
+        self.probe = probe
+        state = Mutex(State(wasReady: wasReady))
+    }
 
     /// What is known, or what a probe shows; one caller at a time probes, the others get what was known before.
-    @Sendable package func isReady() async -> Bool {
-        let known: Bool? = state.withLock { state in
-            if state.isProbing || state.until.map({ $0 > .now }) ?? false { return state.isReady }
+    @Sendable package func readiness() async -> Readiness {
+        let known: Readiness? = state.withLock { state in
+            if state.isProbing || state.until.map({ $0 > .now }) ?? false { return state.known }
             state.isProbing = true
             return nil
         }
         if let known { return known }
         let isReady = await probe()
-        state.withLock { $0 = State(isReady: isReady, until: .now + Self.lasts) }
-        return isReady
+        return state.withLock { [patience] state in
+            let now = ContinuousClock.now
+            if isReady {
+                (state.known, state.awaySince) = (.ready, nil)
+            } else {
+                if state.wasReady { state.awaySince = now }
+                let isWaiting = state.awaySince.map { now - $0 < patience } ?? false
+                state.known = isWaiting ? .waiting : .notReady
+            }
+            state.wasReady = isReady
+            state.until = now + Self.lasts
+            state.isProbing = false
+            return state.known
+        }
     }
 }
 

@@ -183,10 +183,13 @@ private struct ProcessParts {
                 return registry.render()
             },
             metricsType: Registry.contentType,
-            isReady: { [work, pool] in
+            readiness: ReadinessProbe(
+                patience: roles.contains(.serve) ? config.api.databaseWait : .zero,
+                wasReady: work == nil
+            ) { [work, pool] in
                 guard work?.worker.isLeased != false else { return false }
                 return (try? await pool.query("SELECT 1")) != nil
-            },
+            }.readiness,
             more: config.console.address == nil ? console?.routes : nil
         )
         return AdminServer(

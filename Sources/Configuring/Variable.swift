@@ -82,6 +82,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case httpTrustedProxies = "HTTP_TRUSTED_PROXIES"
     case httpMaxConnections = "HTTP_MAX_CONNECTIONS"
     case httpMaxConnectionsPerAddress = "HTTP_MAX_CONNECTIONS_PER_ADDRESS"
+    case httpDatabaseWait = "HTTP_DATABASE_WAIT_SECONDS"
     case messages = "MESSAGES"
     case outboxURL = "OUTBOX_URL"
     case outboxSecret = "OUTBOX_SECRET"

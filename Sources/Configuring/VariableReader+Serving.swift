@@ -12,6 +12,7 @@ extension VariableReader {
                 default: min(500, maxConnections / 4),
                 in: 1...1_000_000
             ),
+            databaseWait: .seconds(number(.httpDatabaseWait, default: 25, in: 0...120)),
             firebase: firebase(),
             issuer: appIssuer(),
             messages: text(.messages),

@@ -8,13 +8,13 @@ import Testing
 @testable import WebAPI
 
 @Suite struct AdminTests {
-    private func content(isReady: Bool = true) -> AdminContent {
-        AdminContent(metrics: { "jobs_total 7\n" }, metricsType: "text/plain; version=0.0.4", isReady: { isReady })
+    private func content(_ readiness: Readiness = .ready) -> AdminContent {
+        AdminContent(metrics: { "jobs_total 7\n" }, metricsType: "text/plain; version=0.0.4", readiness: { readiness })
     }
 
-    private func probe(isReady: Bool = true) -> RouterProbe<AdminContext> {
+    private func probe(_ readiness: Readiness = .ready) -> RouterProbe<AdminContext> {
         RouterProbe(
-            router: content(isReady: isReady).router(
+            router: content(readiness).router(
                 AdminHosts(names: ["console.example.com", "admin.internal"]),
                 SecurityLog(),
                 Logger(label: "admin")
@@ -30,10 +30,19 @@ import Testing
         #expect(response.text == "jobs_total 7\n")
     }
 
-    @Test(arguments: [(true, HTTPResponse.Status.ok), (false, .serviceUnavailable)])
-    func `A process lives before it is ready`(isReady: Bool, status: HTTPResponse.Status) async throws {
-        #expect(try await probe(isReady: isReady).ask("/health/live").status == .ok)
-        #expect(try await probe(isReady: isReady).ask("/health/ready").status == status)
+    @Test(arguments: [
+        (Readiness.ready, HTTPResponse.Status.ok, "ready"), (.waiting, .ok, "ready"),
+        (.notReady, .serviceUnavailable, "not ready"),
+    ])
+    func `A process lives before it is ready, and is ready while requests wait for the database`(
+        readiness: Readiness,
+        status: HTTPResponse.Status,
+        word: String
+    ) async throws {
+        #expect(try await probe(readiness).ask("/health/live").status == .ok)
+        let answer = try await probe(readiness).ask("/health/ready")
+        #expect(answer.status == status && answer.text.hasPrefix("\(word)\nversion "))
+        #expect(answer.text.hasSuffix("\nwaiting for the database\n") == (readiness == .waiting))
     }
 
     @Test(arguments: [

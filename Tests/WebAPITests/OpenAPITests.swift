@@ -45,7 +45,7 @@ import Transport
             senders: WebhookSenders(),
             perUser: nil,
             perAddress: nil,
-            isReady: { true },
+            readiness: { .ready },
             logger: logger
         )
         return endpoints.router(inFlight: 500, proxies: .init()).routes

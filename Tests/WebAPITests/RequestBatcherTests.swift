@@ -157,4 +157,96 @@ import Testing
             group.cancelAll()
         }
     }
+
+    // MARK: While the database is away
+
+    /// A database that is away for the first calls, or does not answer at all.
+    private final class Away: Sendable {
+        let calls = Mutex<[[Int]]>([])
+        private let times: Int
+        private let hangs: Bool
+
+        init(times: Int, hangs: Bool = false) { (self.times, self.hangs) = (times, hangs) }
+
+        func run(_ items: [Int]) async throws(DatabaseAway) -> [Int]? {
+            let number = calls.withLock { calls in
+                calls.append(items)
+                return calls.count
+            }
+            if hangs { try? await Task.sleep(for: .seconds(600)) }
+            if number <= times { throw DatabaseAway() }
+            return items.map { $0 * 10 }
+        }
+    }
+
+    private static func with(
+        _ away: Away,
+        patience: Duration,
+        _ body: (RequestBatcher<Int, Int>) async throws -> Void
+    ) async throws {
+        let batcher = RequestBatcher<Int, Int>(batch: 2, waiting: 5, interval: .zero, patience: patience) {
+            items throws(DatabaseAway) in try await away.run(items)
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await batcher.run() }
+            try await body(batcher)
+            group.cancelAll()
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `Whoever comes while the database is away is answered once it is back, in order`()
+        async throws
+    {
+        let away = Away(times: 3)
+        try await Self.with(away, patience: .seconds(60)) { batcher in
+            async let first = batcher.ask(1)
+            try await eventually { away.calls.withLock { !$0.isEmpty } }
+            async let second = batcher.ask(2)
+            async let third = batcher.ask(3)
+            let answers = await [first, second, third]
+            #expect(answers == [10, 20, 30])
+            #expect(await batcher.ask(4) == 40)
+        }
+        let calls = away.calls.withLock { $0 }
+        #expect(calls.prefix(4).allSatisfy { $0.first == 1 } && calls.last == [4], "\(calls)")
+    }
+
+    @Test(.timeLimit(.minutes(1)), arguments: [false, true])
+    func `Whoever has waited long enough gets no answer, whether the database is gone or hangs`(hangs: Bool)
+        async throws
+    {
+        let away = Away(times: .max, hangs: hangs)
+        try await Self.with(away, patience: .milliseconds(300)) { batcher in
+            async let late = batcher.ask(2, since: .now - .seconds(1))
+            #expect(await batcher.ask(1) == nil)
+            #expect(await late == nil)
+            #expect(batcher.waitingCount == 0)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `At the end nobody waits any more, and beyond the room nobody does`() async throws {
+        let away = Away(times: .max)
+        try await Self.with(away, patience: .seconds(600)) { batcher in
+            try await withThrowingTaskGroup(of: Int?.self) { group in
+                for item in 1...9 { group.addTask { await batcher.ask(item) } }
+                // Of nine, five may wait; two more are being worked on.
+                for _ in 1...2 { #expect(try await group.next() == .some(nil)) }
+                try await eventually { away.calls.withLock { $0.count > 1 } }
+                batcher.stopWaiting()
+                for try await answer in group { #expect(answer == nil) }
+            }
+            #expect(await batcher.ask(1) == nil, "nobody begins to wait")
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `Without patience a database that is away is an answer at once`() async throws {
+        let away = Away(times: 1)
+        try await Self.with(away, patience: .zero) { batcher in
+            #expect(await batcher.ask(1) == nil)
+            #expect(await batcher.ask(2) == 20)
+        }
+    }
 }

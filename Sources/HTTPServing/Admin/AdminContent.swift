@@ -12,7 +12,7 @@ package struct AdminContent: Sendable {
     package init(
         metrics: @escaping @Sendable () async -> String,
         metricsType: String,
-        isReady: @escaping @Sendable () async -> Bool,
+        readiness: @escaping @Sendable () async -> Readiness,
         more: (@Sendable (Router<AdminContext>) -> Void)? = nil
     ) {
         routes = { router in
@@ -23,7 +23,7 @@ package struct AdminContent: Sendable {
                     body: .init(byteBuffer: .init(string: await metrics()))
                 )
             }
-            router.get("/health/ready") { _, _ in await isReady() ? HealthAnswer.ready : HealthAnswer.notReady }
+            router.get("/health/ready") { _, _ in await readiness().answer }
             more?(router)
         }
     }
@@ -55,14 +55,28 @@ package struct AdminContext: RequestContext {
 /// What a process says of its health, on either address.
 package enum HealthAnswer {
     package static var live: Response { .health("live", .ok) }
-    package static var ready: Response { .health("ready", .ok) }
-    package static var notReady: Response { .health("not ready", .serviceUnavailable) }
+}
+
+/// Whether requests can be served.
+package enum Readiness: Sendable {
+    case ready
+    /// The database does not answer, and requests wait for it: a load balancer has to go on sending them here.
+    case waiting
+    case notReady
+
+    package var answer: Response {
+        switch self {
+        case .ready: .health("ready", .ok)
+        case .waiting: .health("ready", .ok, "waiting for the database\n")
+        case .notReady: .health("not ready", .serviceUnavailable)
+        }
+    }
 }
 
 extension Response {
-    /// A word on the first line, the program's version on the second.
-    fileprivate static func health(_ word: String, _ status: HTTPResponse.Status) -> Response {
-        plainText("\(word)\nversion \(Build.version)\n", status)
+    /// A word on the first line, the program's version on the second, then what else there is to say.
+    fileprivate static func health(_ word: String, _ status: HTTPResponse.Status, _ more: String = "") -> Response {
+        plainText("\(word)\nversion \(Build.version)\n\(more)", status)
     }
 
     static func plainText(_ body: String, _ status: HTTPResponse.Status) -> Response {

@@ -1,6 +1,7 @@
 import HTTPServing
 import HTTPTypes
 import Hummingbird
+import Synchronization
 
 extension TrustedProxies {
     private static let forwardedFor = HTTPField.Name("X-Forwarded-For")
@@ -53,6 +54,8 @@ struct InFlightLimit: RouterMiddleware {
             security.refused("requests", "too_many_in_flight", context)
             throw Problem(.tooManyRequests, "too many requests of this address are under way", retryAfterSeconds: 1)
         }
+        var context = context
+        context.place = place
         var response = try await next(request, context)
         // A stream is under way until its last byte.
         if response.body.contentLength == nil {
@@ -65,18 +68,23 @@ struct InFlightLimit: RouterMiddleware {
         return response
     }
 
-    /// Given back with the last reference: a stream that never began to be written has none.
-    private final class Place: Sendable {
+    /// Given back at the latest with the last reference: a stream that never began to be written has none.
+    final class Place: Sendable {
         private let counts: ClientCounts
         private let client: String
+        private let isTaken = Atomic(true)
 
         /// Takes a place; `nil` where the client has none left.
-        init?(in counts: ClientCounts, of client: String) {
+        fileprivate init?(in counts: ClientCounts, of client: String) {
             guard counts.take(client) else { return nil }
             self.counts = counts
             self.client = client
         }
 
-        deinit { counts.giveBack(client) }
+        func giveBack() {
+            if isTaken.exchange(false, ordering: .relaxed) { counts.giveBack(client) }
+        }
+
+        deinit { giveBack() }
     }
 }

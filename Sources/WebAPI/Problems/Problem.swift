@@ -95,6 +95,11 @@ extension Problem {
     }
 }
 
+extension PostgresError {
+    /// Whether the same request may be served in a moment, as once a failover is over.
+    var isDatabaseAway: Bool { isConnectionFailure || isRetryable }
+}
+
 /// What the caller is answered where the database refuses.
 enum DatabaseProblem {
     /// The problem that an error comes to; the log has what is ours to mend.

@@ -1,5 +1,6 @@
 import Postgres
 import ServiceLifecycle
+import Synchronization
 import UserRequests
 
 /// Takes what apps ask for, many in one transaction.
@@ -15,15 +16,20 @@ package final class RestoreIntake: Service {
     private static let large = 32 << 10
 
     private let requests: AppRequests
+    private let patience: Duration
+    private let isStopping = Atomic(false)
     private let batcher: RequestBatcher<RestoreWish, Answer>
 
     /// Makes an intake that takes nothing before it runs.
     ///
-    /// `onArrivals`: called once restores have been queued, and where it is unknown whether they were.
-    init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
+    /// `patience`: how long a restore waits for a database that is away. `onArrivals`: called once restores have been
+    /// queued, and where it is unknown whether they were.
+    init(requests: AppRequests, patience: Duration = .zero, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
+        self.patience = patience
         // PostgreSQL keeps the subtransactions of a batch of so many in memory.
-        batcher = RequestBatcher(batch: 50, waiting: 20_000, interval: .milliseconds(6)) { wishes in
+        batcher = RequestBatcher(batch: 50, waiting: 20_000, interval: .milliseconds(6), patience: patience) {
+            wishes throws(DatabaseAway) in
             do throws(PostgresError) {
                 let answers = try await requests.restores(wishes).map(Self.answer)
                 if answers.contains(where: { if case .taken = $0 { true } else { false } }) { onArrivals() }
@@ -31,8 +37,10 @@ package final class RestoreIntake: Service {
             } catch {
                 // They may be there all the same; what comes even later is found by polling.
                 onArrivals()
-                // What one of them sent has spoiled it for all, or there is no database.
-                return error.code == .serverError && !error.isRetryable ? wishes.map { _ in .alone } : nil
+                // A restore that arrived is joined by the one that is asked for again.
+                if error.isDatabaseAway { throw DatabaseAway() }
+                // What one of them sent has spoiled it for all.
+                return error.code == .serverError ? wishes.map { _ in .alone } : nil
             }
         }
     }
@@ -46,18 +54,41 @@ package final class RestoreIntake: Service {
         }
     }
 
-    /// Asks for a restore.
+    /// Asks for a restore; `arrival`: when the request came, from which its patience counts.
     ///
     /// - Throws: `PostgresError`, as `AppRequests.restore(_:)` does; `closed` where the database can't be had, too many
     ///   wait or the process ends.
-    func accept(_ wish: RestoreWish) async throws(PostgresError) -> AppRequests.Accepted {
-        guard wish.proofs.utf8.count <= Self.large else { return try await requests.restore(wish) }
-        switch await batcher.ask(wish) {
+    func accept(
+        _ wish: RestoreWish,
+        since arrival: ContinuousClock.Instant = .now
+    ) async throws(PostgresError) -> AppRequests.Accepted {
+        guard wish.proofs.utf8.count <= Self.large else { return try await alone(wish, since: arrival) }
+        switch await batcher.ask(wish, since: arrival) {
         case .taken(let accepted): return accepted
         case .refused(let error): throw error
-        case .alone: return try await requests.restore(wish)
+        case .alone: return try await alone(wish, since: arrival)
         case nil: throw PostgresError(.closed, message: "restores are not taken at the moment")
         }
+    }
+
+    /// Asks for it in a transaction of its own.
+    private func alone(
+        _ wish: RestoreWish,
+        since arrival: ContinuousClock.Instant
+    ) async throws(PostgresError) -> AppRequests.Accepted {
+        while true {
+            do throws(PostgresError) { return try await requests.restore(wish) } catch {
+                guard error.isDatabaseAway, ContinuousClock.now < arrival + patience,
+                    !isStopping.load(ordering: .relaxed), (try? await Task.sleep(for: .milliseconds(500))) != nil
+                else { throw error }
+            }
+        }
+    }
+
+    /// Ends the wait for a database that is away.
+    func stopWaiting() {
+        isStopping.store(true, ordering: .relaxed)
+        batcher.stopWaiting()
     }
 
     /// Takes restores until a graceful shutdown or the task's cancellation; to be ended after its callers.

@@ -25,7 +25,7 @@ struct RestoreRoutes: Sendable {
         // Submitted proofs are in memory until they are kept.
         defer { body.giveBack() }
         let wish = try await RestoreBody.wish(in: request, body.bytes, of: userID)
-        let accepted = try await services.restores.accept(wish)
+        let accepted = try await services.restores.accept(wish, since: context.arrival)
         let answer: RestoreAnswer
         if accepted.isNew {
             answer = RestoreAnswer(queued: accepted.id, userID: userID)

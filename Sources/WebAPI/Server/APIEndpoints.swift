@@ -1,4 +1,4 @@
-import HTTPServing
+package import HTTPServing
 import HTTPTypes
 import Hummingbird
 package import Logging
@@ -16,20 +16,30 @@ package struct APIServices: Sendable {
 }
 
 extension APIServices {
-    /// `onArrivals`: called once restores have been queued, and where it is unknown whether they were.
+    /// `patience` is how long webhooks and restores wait for a database that is away.
+    ///
+    /// `onArrivals` is called once restores have been queued, and where it is unknown whether they were.
     package init(
         requests: AppRequests,
         statusHub: StatusHub,
         inbox: Inbox,
+        patience: Duration = .zero,
         logger: Logger,
         onArrivals: @escaping @Sendable () -> Void
     ) {
         self.init(
             requests: requests,
             statusHub: statusHub,
-            restores: RestoreIntake(requests: requests, onArrivals: onArrivals),
-            events: EventIntake(inbox: inbox, logger: logger)
+            restores: RestoreIntake(requests: requests, patience: patience, onArrivals: onArrivals),
+            events: EventIntake(inbox: inbox, patience: patience, logger: logger)
         )
+    }
+
+    /// Answers requests that wait for a restore's end or for the database.
+    func stopWaiting() {
+        statusHub.stop()
+        restores.stopWaiting()
+        events.stopWaiting()
     }
 }
 
@@ -42,12 +52,12 @@ package struct APIEndpoints: Sendable {
     private let senders: WebhookSenders
     private let perUser: RequestLimit?
     private let perAddress: RequestLimit?
-    private let isReady: @Sendable () async -> Bool
+    private let readiness: @Sendable () async -> Readiness
     private let logger: Logger
 
     /// Puts them together.
     ///
-    /// Without `tokens` there are no endpoints for apps; `perUser` and `perAddress` are `nil` for no limit; `isReady`
+    /// Without `tokens` there are no endpoints for apps; `perUser` and `perAddress` are `nil` for no limit; `readiness`
     /// says whether requests can be served now.
     package init(
         services: APIServices,
@@ -56,7 +66,7 @@ package struct APIEndpoints: Sendable {
         senders: WebhookSenders,
         perUser: RequestLimit?,
         perAddress: RequestLimit?,
-        isReady: @escaping @Sendable () async -> Bool,
+        readiness: @escaping @Sendable () async -> Readiness,
         logger: Logger
     ) {
         self.services = services
@@ -65,7 +75,7 @@ package struct APIEndpoints: Sendable {
         self.senders = senders
         self.perUser = perUser
         self.perAddress = perAddress
-        self.isReady = isReady
+        self.readiness = readiness
         self.logger = logger
     }
 
@@ -124,9 +134,7 @@ package struct APIEndpoints: Sendable {
         [
             .init(method: .get, path: "/openapi.json") { _, _ in OpenAPIRoute.answer },
             .init(method: .get, path: "/health/live") { _, _ in HealthAnswer.live },
-            .init(method: .get, path: "/health/ready") { [isReady] _, _ in
-                await isReady() ? HealthAnswer.ready : HealthAnswer.notReady
-            },
+            .init(method: .get, path: "/health/ready") { [readiness] _, _ in await readiness().answer },
         ]
     }
 }

@@ -27,7 +27,7 @@ package struct APISettings: Sendable {
 package struct APIServer: Service {
     private let settings: APISettings
     private let router: APIRouter
-    private let statusHub: StatusHub
+    private let services: APIServices
     private let security: SecurityLog
     private let logger: Logger
 
@@ -35,14 +35,15 @@ package struct APIServer: Service {
     package init(settings: APISettings, endpoints: APIEndpoints, logger: Logger) {
         self.settings = settings
         router = endpoints.router(inFlight: settings.maxPerAddress, proxies: settings.proxies)
-        statusHub = endpoints.services.statusHub
+        services = endpoints.services
         security = endpoints.security
         self.logger = logger
     }
 
     /// Serves until a graceful shutdown, or until the task is cancelled.
     ///
-    /// A shutdown answers callers that wait for the end of a restore with what is known, and ends streams; apps ask again.
+    /// A shutdown answers callers that wait for the end of a restore with what is known, those that wait for the
+    /// database with 503, and ends streams; apps and stores ask again.
     ///
     /// - Throws: why the address could not be had.
     package func run() async throws {
@@ -67,7 +68,7 @@ package struct APIServer: Service {
                 group.cancelAll()
             }
         } onGracefulShutdown: {
-            statusHub.stop()
+            services.stopWaiting()
         }
     }
 

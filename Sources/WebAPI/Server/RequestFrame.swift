@@ -115,6 +115,10 @@ struct APIContext: RequestContext {
     /// The address at the other end of the connection.
     let peer: SocketAddress?
     let channel: any Channel
+    /// When the request came.
+    let arrival = ContinuousClock.now
+    /// The request's place among those of its address.
+    var place: InFlightLimit.Place?
 
     init(source: ApplicationRequestContextSource) {
         coreContext = .init(source: source)

@@ -6,22 +6,49 @@ import StoreEvents
 import Synchronization
 
 /// Keeps stores' events, many of one store in one transaction; no store waits for another's.
+///
+/// While the database is away they are held in memory, for a store that is refused comes back after an hour, or not at all.
 package final class EventIntake: Service {
-    private let sources: [Store: RequestBatcher<Inbox.Event, Bool>]
-
-    /// Makes an intake that keeps nothing before it runs.
-    convenience init(inbox: Inbox, logger: Logger) {
-        self.init(logger: logger) { events, source in try await inbox.accept(events, from: source) }
+    /// What may be held at once.
+    struct Room: Sendable {
+        var events = 5000
+        /// Of their bodies.
+        var bytes = 64 << 20
     }
 
-    init(logger: Logger, keep: @escaping @Sendable ([Inbox.Event], Store) async throws -> Void) {
+    private let sources: [Store: RequestBatcher<Inbox.Event, Bool>]
+    private let room: Room
+    private let held = Mutex<(events: Int, bytes: Int)>((0, 0))
+
+    /// Makes an intake that keeps nothing before it runs.
+    ///
+    /// `patience`: how long an event waits for a database that is away.
+    convenience init(inbox: Inbox, patience: Duration, logger: Logger) {
+        self.init(patience: patience, logger: logger) { events, source throws(PostgresError) in
+            try await inbox.accept(events, from: source)
+        }
+    }
+
+    init(
+        patience: Duration = .zero,
+        room: Room = Room(),
+        logger: Logger,
+        keep: @escaping @Sendable ([Inbox.Event], Store) async throws(PostgresError) -> Void
+    ) {
+        self.room = room
         let complaints = Complaints(logger: logger)
         sources = Dictionary(
             uniqueKeysWithValues: Store.allCases.map { source in
-                let batcher = RequestBatcher<Inbox.Event, Bool>(batch: 500, waiting: 20_000, interval: .zero) {
-                    events in
-                    do { try await keep(events, source) } catch {
+                let batcher = RequestBatcher<Inbox.Event, Bool>(
+                    batch: 500,
+                    waiting: room.events,
+                    interval: .zero,
+                    patience: patience
+                ) { events throws(DatabaseAway) in
+                    do throws(PostgresError) { try await keep(events, source) } catch {
                         complaints.add(events.count, of: source, error)
+                        // What is on record already is not kept twice.
+                        if error.isDatabaseAway { throw DatabaseAway() }
                         return nil
                     }
                     return events.map { _ in true }
@@ -31,12 +58,24 @@ package final class EventIntake: Service {
         )
     }
 
-    /// Keeps an event.
+    /// Keeps an event that came at `arrival`.
     ///
     /// - Returns: whether it is committed; `false`: the sender has to send it again.
-    func accept(_ event: StoreEvent, body: [UInt8]) async -> Bool {
+    func accept(_ event: StoreEvent, body: [UInt8], since arrival: ContinuousClock.Instant = .now) async -> Bool {
+        let hasRoom = held.withLock { [room] held in
+            guard held.events < room.events, held.bytes + body.count <= room.bytes else { return false }
+            held = (held.events + 1, held.bytes + body.count)
+            return true
+        }
+        guard hasRoom else { return false }
+        defer { held.withLock { $0 = ($0.events - 1, $0.bytes - body.count) } }
         let kept = Inbox.Event(keeping: event, body: body)
-        return await sources[event.source]?.ask(kept) ?? false
+        return await sources[event.source]?.ask(kept, since: arrival) ?? false
+    }
+
+    /// Ends the wait for a database that is away.
+    func stopWaiting() {
+        for batcher in sources.values { batcher.stopWaiting() }
     }
 
     /// Keeps events until a graceful shutdown or the task's cancellation; to be ended after their callers.
@@ -63,7 +102,7 @@ private final class Complaints: Sendable {
         }
         guard let total else { return }
         logger.warning(
-            "events could not be kept; their senders have to send them again",
+            "events could not be kept; after a while their senders have to send them again",
             metadata: [
                 "event.source": "\(source.rawValue)", "event.count": "\(total)",
                 "error.code": "\((error as? PostgresError)?.code.rawValue ?? "other")",

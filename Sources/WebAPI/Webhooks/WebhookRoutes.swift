@@ -42,7 +42,7 @@ struct WebhookRoutes: Sendable {
             defer { taken.giveBack() }
             let body = Array(taken.bytes.readableBytesView)
             try sender.check(signature, body: body)
-            return try await keep(RevenueCatEvent.read(body), body, context)
+            return try await keep(RevenueCatEvent.read(body), taken, context)
         } catch let refusal as WebhookRefusal {
             throw await refuse("revenuecat", refusal.rawValue, request, context)
         }
@@ -61,7 +61,7 @@ struct WebhookRoutes: Sendable {
             case .malformed(let fault): throw await charge(request, context) ?? Problem(fault)
             }
         }
-        return try await keep(event, body, context)
+        return try await keep(event, taken, context)
     }
 
     func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -78,11 +78,19 @@ struct WebhookRoutes: Sendable {
         let taken = try await body(of: request, isStrangers: false, context)
         defer { taken.giveBack() }
         let body = Array(taken.bytes.readableBytesView)
-        return try await keep(PlayNotification.read(body, package: sender.packageName), body, context)
+        return try await keep(PlayNotification.read(body, package: sender.packageName), taken, context)
     }
 
-    private func keep(_ event: StoreEvent, _ body: [UInt8], _ context: APIContext) async throws -> Response {
-        guard await events.accept(event, body: body) else { throw Problem(.unavailable, retryAfterSeconds: 30) }
+    /// Keeps an event of a store that has shown who it is.
+    ///
+    /// It counts neither for the address any more nor among the bodies under way: what the intake holds has its own limit.
+    private func keep(_ event: StoreEvent, _ taken: BodyBudget.Body, _ context: APIContext) async throws -> Response {
+        let body = Array(taken.bytes.readableBytesView)
+        context.place?.giveBack()
+        taken.giveBack()
+        guard await events.accept(event, body: body, since: context.arrival) else {
+            throw Problem(.unavailable, retryAfterSeconds: 30)
+        }
         APIMetrics.accept(event.source.rawValue)
         context.logger.debug("an event was accepted", metadata: ["event.source": "\(event.source.rawValue)"])
         return Response(status: .ok)

@@ -22,6 +22,7 @@ struct EndpointSite: Sendable {
     ///
     /// - Parameters:
     ///   - template: what the database begins with.
+    ///   - server: where it is; the shared server by default.
     ///   - scenario: what the stores hold.
     ///   - users: the host's users, all free.
     ///   - settings: further settings.
@@ -29,6 +30,7 @@ struct EndpointSite: Sendable {
     /// - Throws: what the test threw, or why there is no such site.
     static func with(
         _ template: DatabaseTemplate = .migrated,
+        on server: PrivatePostgres? = nil,
         scenario: String,
         users: [String] = [],
         settings: [String: String] = [:],
@@ -50,7 +52,7 @@ struct EndpointSite: Sendable {
             ]
             all.merge(try variables(in: folder)) { $1 }
             all.merge(settings) { $1 }
-            try await Site.with(template, store: simulator.url, settings: all) { site in
+            try await Site.with(template, on: server, store: simulator.url, settings: all) { site in
                 try await site.execute(products)
                 try await site.pool.query("INSERT INTO users (id) SELECT unnest(\(users)::text[])")
                 try await body(
