@@ -164,8 +164,10 @@ struct HostAdapter {
             if ["42P01", "42703", "42883", "42804"].contains(error.sqlState) {
                 throw MigrationError(
                     .adapter,
-                    "the host adapter does not fit the host's tables (\(error.message)\(Self.place(of: error))); load the host's schema first, or"
-                        + " pass --adapter FILE with functions for your tables"
+                    "the host adapter does not fit the host's tables (\(error.message)\(Self.place(of: error))); "
+                        + (isOwn
+                            ? "mend the file, whose functions keep their names, arguments and result columns"
+                            : "load the host's schema first, or pass --adapter FILE with functions for your tables")
                 )
             }
             if error.sqlState == "42501" || error.sqlState == "55P03" {

@@ -24,7 +24,8 @@ package struct MigrationError: Error, Sendable, CustomStringConvertible {
                     + " session); end that session or wait for it, then run entitlement-sync migrate again"
             )
         case "42501":
-            self.init(.refused, "\(what): \(error.message); \(error.hint ?? "migrate as the database's owner")")
+            let hint = error.hint ?? "migrate as the owner of the host's tables"
+            self.init(.refused, "\(what): \(error.message); \(hint)")
         default:
             self.init(.refused, "\(what): \(error.message)" + (error.hint.map { "; \($0)" } ?? ""))
         }

@@ -232,11 +232,15 @@ package struct Migrator: Sendable {
     }
 
     private func rolesThatLack(_ connection: PostgresConnection) async throws -> [String] {
-        guard try await has("role_privilege", connection) else { return [] }
+        let grants = source.objects.first(where: { $0.id.kind == .privileges })?.text ?? ""
+        let stated = Set(grants.matches(of: /\('(?<role>[a-z]+)', 'schema'/).map { "entitlement_sync_\($0.role)" })
         return try await connection.query(
             """
-            SELECT DISTINCT p.role FROM entitlement_sync.role_privilege AS p
-             WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles AS r WHERE r.rolname = p.role) ORDER BY 1
+            SELECT x.role FROM unnest(\(stated.sorted())) AS x(role)
+             WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles AS r WHERE r.rolname = x.role)
+               AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles AS r
+                                WHERE r.rolname = current_user AND (r.rolsuper OR r.rolcreaterole))
+             ORDER BY 1
             """
         ).map { try $0.decode(String.self, at: 0) }
     }

@@ -55,9 +55,15 @@ package final class OutboxDispatcher: Service {
             try await outbox.end(delivered)
             for (message, failure) in failed { try await postpone(message, failure) }
         }.value
-        let failures = failures.withLock {
-            $0 = delivered.isEmpty ? $0 + 1 : 0
-            return $0
+        let (before, failures) = failures.withLock { failures in
+            let before = failures
+            failures = delivered.isEmpty ? failures + 1 : 0
+            return (before, failures)
+        }
+        if failures == 1, let code = failed.first?.1.code {
+            logger.warning("messages are not taken; they are sent again", metadata: ["error.code": "\(code)"])
+        } else if before > 0, failures == 0 {
+            logger.notice("messages are taken again")
         }
         // The host's endpoint does not answer: the other messages need not be tried one by one.
         return failures == 0 ? .again : .after(min(.milliseconds(200) * (1 << min(failures, 8)), .seconds(30)))

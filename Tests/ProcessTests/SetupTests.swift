@@ -36,6 +36,8 @@ struct SetupTests {
             try await host.open()
             try await host.execute(script: try Paths.text(Paths.sql + "/host/schema.sql"))
             await host.close()
+            let tried = try await Site.run(["migrate", "--dry-run"], settings: owner)
+            for role in Self.roles { #expect(tried.err.contains("CREATE ROLE \(role) NOLOGIN;"), "\(tried)") }
             let first = try await Site.run(["migrate"], settings: owner)
             #expect(first.code == 0, "\(first)")
             for role in Self.roles { #expect(first.err.contains("CREATE ROLE \(role) NOLOGIN;"), "\(first)") }

@@ -184,7 +184,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
                           WHEN 'lease_ended' THEN 'is unassigned again'
                           WHEN 'note' THEN 'was remarked on'
                           WHEN 'owner_agreed' THEN 'has the owner''s consent'
-                          WHEN 'owner_asked' THEN 'leaves the owner time to object'
+                          WHEN 'owner_asked' THEN CASE WHEN (e.detail ->> 'until')::timestamptz > e.at
+                                                       THEN 'leaves the owner time to object' ELSE 'leaves the owner no time to object' END
                           WHEN 'owner_objected' THEN 'was objected to by the owner'
                           WHEN 'owner_consented' THEN 'is about a purchase that its owner releases'
                           WHEN 'owner_replied' THEN 'was answered by the owner'
@@ -204,7 +205,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
         -- Tickets of other users about a purchase of this user: the sentences do not name the claimant.
         SELECT e.at, e.id, 'ticket',
                format('Ticket %s: this user %s.', reference_of('T', t.uid),
-                      CASE e.kind WHEN 'owner_asked' THEN 'has time to object to a transfer of a purchase'
+                      CASE e.kind WHEN 'owner_asked' THEN CASE WHEN (e.detail ->> 'until')::timestamptz > e.at THEN 'has' ELSE 'has no' END
+                                      || ' time to object to a transfer of a purchase'
                                   WHEN 'owner_agreed' THEN 'agreed to the transfer'
                                   WHEN 'owner_objected' THEN 'objected to the transfer'
                                   WHEN 'owner_consented' THEN 'released the purchase'

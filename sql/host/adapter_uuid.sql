@@ -8,6 +8,7 @@
 -- adapter.sql. `EDIT names` marks the functions that name your tables (always with their schema) and columns. Rename by search and replace:
 --   public.accounts with uid, plan, state, created_at, updated_at: the table of users
 --   public.items with item_id, account_uid, locked_for, locked_at: the table of assets
+-- but not the result columns of the functions (user_id, type, status, created_at and so on), which the worker reads by these names.
 -- Leave the reason 'subscription_lapsed' as it is. `locked_for` may be NULL, which means the same as '{}'.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
@@ -302,7 +303,7 @@ $$;
 
 -- At most `most` assets that are frozen without a recorded reason: for `doctor` and for operators. An adapter may leave this function
 -- out. It may read the whole table. If that takes too long, an index helps:
--- CREATE INDEX ON items (id) WHERE locked_at IS NOT NULL AND coalesce(locked_for, '{}') = '{}'.
+-- CREATE INDEX ON items (item_id) WHERE locked_at IS NOT NULL AND coalesce(locked_for, '{}') = '{}'.
 -- EDIT names.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unexplained_assets(most integer)
 RETURNS TABLE (user_id text, asset_id text)

@@ -58,6 +58,11 @@ struct Simulate: AsyncParsableCommand {
                 let text = "--keys: \(keys ?? "") can't be made, or holds what is no key; name a folder"
                 throw CommandFailure(.data, text)
             }
+            do {
+                if let files {
+                    try FileManager.default.createDirectory(atPath: files, withIntermediateDirectories: true)
+                }
+            } catch { throw CommandFailure(.data, "--files: \(files ?? "") can't be made; name a folder") }
             let simulator = try StoreSimulator(
                 scenario: loaded,
                 configuration: SimulatorConfiguration(host: host, port: port),
@@ -83,7 +88,7 @@ struct Simulate: AsyncParsableCommand {
             try await cancelWhenGracefulShutdown {
                 try await simulator.run { port in
                     do { if let files { try simulator.writeFiles(to: files, port: port) } } catch {
-                        let text = "--files: \(files ?? "") can't be written to; name a folder that exists\n"
+                        let text = "--files: \(files ?? "") can't be written to\n"
                         Output.write(text, to: .standardError)
                     }
                     Output.line("listening on port \(port)")

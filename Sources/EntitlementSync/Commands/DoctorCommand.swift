@@ -50,8 +50,9 @@ struct DoctorCommand: AsyncParsableCommand {
                 Check(
                     name: "revenuecat",
                     ok: config.revenueCat != nil || !direct.isEmpty,
-                    detail: config.revenueCat != nil ? "is configured" : off,
-                    fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the variables of another store."
+                    detail: config.revenueCat != nil ? "is configured" : off + ", in this command's environment",
+                    fix: "Run doctor with the worker's variables; where it lacks them too, set REVENUECAT_API_KEY and"
+                        + " REVENUECAT_PROJECT_ID, or another store's."
                 )
             )
             checks += await EndpointChecks.checks(runtime)

@@ -32,7 +32,7 @@ package struct AdminContent: Sendable {
     package init(routes: @escaping @Sendable (Router<AdminContext>) -> Void) { self.routes = routes }
 
     func router(_ hosts: AdminHosts, _ security: SecurityLog, _ logger: Logger) -> Router<AdminContext> {
-        let router = Router(context: AdminContext.self)
+        let router = Router(context: AdminContext.self, options: .autoGenerateHeadEndpoints)
         router.add(middleware: AdminHostCheck(hosts: hosts, security: security, logger: logger))
         router.get("/health/live") { _, _ in HealthAnswer.live }
         routes(router)

@@ -44,7 +44,7 @@ struct DecisionPanel {
                 "It is theirs until they unassign it, or for 30 minutes after they took it."
             case .claimed where isMine && mayWork && !mayApprove:
                 "Approving a transfer takes an approver: unassign the ticket, and one of them can take it."
-            case .new where mayWork: "Claim the ticket to work on it; the evidence is collected meanwhile."
+            case .new where mayWork: "Assign the ticket to yourself to work on it; the evidence is collected meanwhile."
             case .new, .claimed, .waitingClaimant, .needsSecond, .approved: nil
             }
         values = shown([
