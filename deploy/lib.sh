@@ -178,6 +178,8 @@ declare -A package_of=(
     [python3]=python3
     [venv]=python3-venv
     [pgbouncer]=pgbouncer
+    [patroni]=patroni
+    [etcd]=etcd-server
     [promtool]=prometheus
     [nginx]=nginx-light
     [glewlwyd]='glewlwyd dbconfig-sqlite3'
@@ -237,7 +239,7 @@ install_missing() {
     # These packages would start a service; only a program of theirs is wanted.
     local policy=/usr/sbin/policy-rc.d service
     local -a quiet=() services=()
-    for service in pgbouncer prometheus nginx-light caddy glewlwyd; do
+    for service in pgbouncer patroni etcd-server prometheus nginx-light caddy glewlwyd; do
         [[ " ${packages[*]} " != *" $service "* ]] || services+=("$service")
     done
     if ((${#services[@]})) && [[ ! -e $policy ]]; then
@@ -252,7 +254,8 @@ install_missing() {
     fi
     "${as_root[@]}" rm -f "$setting" "${quiet[@]}"
     for service in "${services[@]}"; do
-        "${as_root[@]}" update-rc.d "${service%-light}" disable >/dev/null 2>&1 || true
+        service=${service%-light}
+        "${as_root[@]}" update-rc.d "${service%-server}" disable >/dev/null 2>&1 || true
     done
     # `--keep` forgets the steps of the end.
     rm -f "$log"

@@ -17,11 +17,8 @@ struct PostgresCluster: Sendable {
 
     /// Creates a cluster that is still stopped; `settings` come beside those that make a test server fast.
     init(settings: [String: String], options: [String] = []) throws {
-        guard let initdb = Self.findInitdb() else {
-            throw ChildProcess.Failure(description: "no PostgreSQL server is installed (initdb was not found)")
-        }
-        // What the PATH has may be a link, with only some of its siblings beside it.
-        binaries = String(Self.resolved(initdb).dropLast("/initdb".count))
+        binaries = try Self.findBinaries()
+        let initdb = "\(binaries)/initdb"
         directory = try Files.makeTemporaryDirectory()
         home = try Files.memory.map { try Files.makeTemporaryDirectory(in: $0) } ?? directory
         port = freeLoopbackPort()
@@ -104,48 +101,27 @@ struct PostgresCluster: Sendable {
         _ = try ChildProcess.startGuardian(script)
     }
 
-    /// PostgreSQL refuses to run as root, so root runs it as another user.
-    private static let serverUser: String? = {
-        guard getuid() == 0 else { return nil }
-        return ["postgres", "nobody"].first { getpwnam($0) != nil }
-    }()
-
     private func runAsServerUser(_ arguments: [String]) throws {
-        var prefix: [String] = []
-        if let user = Self.serverUser, let entry = getpwnam(user) {
-            if let setpriv = ChildProcess.find("setpriv", also: ["/usr/bin"]) {
-                prefix = [setpriv, "--reuid=\(user)", "--regid=\(entry.pointee.pw_gid)", "--init-groups"]
-            } else if let runuser = ChildProcess.find("runuser", also: ["/sbin", "/usr/sbin"]) {
-                prefix = [runuser, "-u", user, "--"]
-            }
-        }
-        try ChildProcess.run(prefix + arguments, log: toolLog)
-    }
-
-    /// Gives a file or directory to the server's user.
-    static func giveToServerUser(_ path: String) throws {
-        guard let user = Self.serverUser, let entry = getpwnam(user) else { return }
-        guard chown(path, entry.pointee.pw_uid, entry.pointee.pw_gid) == 0 else {
-            throw ChildProcess.Failure(description: "chown failed: \(errno)")
-        }
+        try ChildProcess.run(ServerUser.prefix + arguments, log: toolLog)
     }
 
     private func handOver(_ path: String) throws {
-        guard Self.serverUser != nil else { return }
-        try Self.giveToServerUser(path)
+        guard ServerUser.name != nil else { return }
+        try ServerUser.own(path)
         // Tools run as that user append to a log that root may have begun.
         Files.remove(toolLog)
     }
 
-    private static func resolved(_ path: String) -> String {
-        guard let real = realpath(path, nil) else { return path }
-        defer { free(real) }
-        return String(cString: real)
-    }
-
-    private static func findInitdb() -> String? {
+    /// The folder of the server's programs.
+    static func findBinaries() throws -> String {
         let root = "/usr/lib/postgresql"
         let versions = Files.list(root).sorted { (Int($0) ?? 0) > (Int($1) ?? 0) }
-        return ChildProcess.find("initdb", also: versions.map { "\(root)/\($0)/bin" })
+        guard let initdb = ChildProcess.find("initdb", also: versions.map { "\(root)/\($0)/bin" }) else {
+            throw ChildProcess.Failure(description: "no PostgreSQL server is installed (initdb was not found)")
+        }
+        // What the PATH has may be a link, with only some of its siblings beside it.
+        guard let real = realpath(initdb, nil) else { return String(initdb.dropLast("/initdb".count)) }
+        defer { free(real) }
+        return String(String(cString: real).dropLast("/initdb".count))
     }
 }

@@ -43,7 +43,7 @@ package final class PrivatePostgres: Sendable {
     package func promote() async throws { try await blocking { try $0.promote() } }
 
     /// Gives a file or directory to the user that servers run as.
-    package static func giveToServerUser(_ path: String) throws { try PostgresCluster.giveToServerUser(path) }
+    package static func giveToServerUser(_ path: String) throws { try ServerUser.own(path) }
 
     /// Starts a new server; one whose port another process took meanwhile is made again.
     private static func started(_ make: () throws -> PostgresCluster) throws -> PostgresCluster {

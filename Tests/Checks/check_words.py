@@ -20,7 +20,7 @@ PLACES = ("Sources", "sql", "deploy", "README.md", "Tests/README.md", "Tests/Che
 ALLOWED = (
     ("Tests/Checks/check_words.py", ""),  # The list itself.
     # The system's user of least rights.
-    ("Sources/TestSupport/PostgresCluster.swift", "getpwnam"),
+    ("Sources/TestSupport/ServerUser.swift", "getpwnam"),
     ("deploy/lib.sh", "server_user="),
     # libcurl's name of an option.
     ("Sources/Transport/TransferSetup.swift", "CURLOPT_"),

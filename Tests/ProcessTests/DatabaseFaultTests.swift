@@ -63,7 +63,7 @@ struct DatabaseFaultTests {
             try await site.execute("INSERT INTO users (id) VALUES ('user-1');" + condition.script)
             let before = try await site.content()
             var settings = site.settings
-            settings["DATABASE_URL"] = site.database.server.url(
+            settings["DATABASE_URL"] = try site.database.server.url(
                 database: site.database.name,
                 overTCP: true,
                 user: condition.user
@@ -82,7 +82,7 @@ struct DatabaseFaultTests {
                 "DO $$ BEGIN CREATE ROLE process_tests_visitor LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
             )
             var settings = site.settings
-            settings["DATABASE_URL"] = site.database.server.url(
+            settings["DATABASE_URL"] = try site.database.server.url(
                 database: site.database.name,
                 overTCP: true,
                 user: "process_tests_visitor"

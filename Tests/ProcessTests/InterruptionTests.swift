@@ -111,7 +111,7 @@ struct InterruptionTests {
     ///
     /// - Returns: whose end is the locks' end.
     private static func hold(_ lock: String, in site: Site) async throws -> PostgresConnection {
-        let holder = PostgresConnection(configuration: .init(connectionString: site.database.tcpURL))
+        let holder = try PostgresConnection(configuration: .init(connectionString: site.database.tcpURL))
         try await holder.open()
         try await holder.execute(script: "BEGIN; \(lock)")
         return holder

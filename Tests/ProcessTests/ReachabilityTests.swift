@@ -121,7 +121,7 @@ struct ReachabilityTests {
 
     /// Runs a body while another session holds a table.
     private static func holding(_ table: String, of site: Site, _ body: () async throws -> Void) async throws {
-        let holder = PostgresConnection(configuration: .init(connectionString: site.database.url))
+        let holder = try PostgresConnection(configuration: .init(connectionString: site.database.url))
         try await holder.open()
         do {
             try await holder.execute(script: "BEGIN; LOCK TABLE \(table) IN ACCESS EXCLUSIVE MODE")

@@ -31,7 +31,7 @@ struct SetupTests {
                 GRANT ALL ON SCHEMA public TO company;
                 """
             )
-            let owner = Self.settings(of: site, on: server, as: "company")
+            let owner = try Self.settings(of: site, on: server, as: "company")
             let host = PostgresConnection(configuration: .init(connectionString: owner["DATABASE_URL"]))
             try await host.open()
             try await host.execute(script: try Paths.text(Paths.sql + "/host/schema.sql"))
@@ -49,21 +49,20 @@ struct SetupTests {
             #expect(lacking.out.contains("!!  privileges: roles lack"), "\(lacking)")
             let second = try await Site.run(["migrate"], settings: owner)
             #expect(second.code == 0 && second.err == "", "\(second)")
-            let doctor = try await Site.run(["doctor"], settings: Self.settings(of: site, on: server, as: "syncworker"))
+            let worker = try Self.settings(of: site, on: server, as: "syncworker")
+            let doctor = try await Site.run(["doctor"], settings: worker)
             #expect(doctor.out.contains("ok  privileges: every role that exists has its privileges"), "\(doctor)")
             #expect(!doctor.out.contains("could not be"), "\(doctor)")
-            let work = try await Site.run(
-                ["worker", "--until-idle"],
-                settings: Self.settings(of: site, on: server, as: "syncworker")
-            )
+            let work = try await Site.run(["worker", "--until-idle"], settings: worker)
             #expect(work.code == 0, "\(work)")
         }
         try await server.stop()
     }
 
-    private static func settings(of site: Site, on server: PrivatePostgres, as user: String) -> [String: String] {
+    private static func settings(of site: Site, on server: PrivatePostgres, as user: String) throws -> [String: String]
+    {
         var settings = site.settings
-        settings["DATABASE_URL"] = server.url(database: site.database.name, overTCP: true, user: user)
+        settings["DATABASE_URL"] = try server.url(database: site.database.name, overTCP: true, user: user)
         return settings
     }
 

@@ -77,10 +77,10 @@ struct CommitWatchTests {
             let before = try await Self.findings(in: pair.world.pool)
             #expect(before.keys.sorted() == ["alarm.commits_at_risk", "durability"])
             #expect(before["durability"]?.detail.contains("synchronous_standby_names is empty") == true)
-            let since = try #require(
+            let lacks = try #require(
                 try await pair.world.texts(
                     """
-                    SELECT to_char(w.noted_at - interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                    SELECT to_char(w.noted_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
                       FROM entitlement_sync.server_watch AS w
                     """
                 ).first
@@ -92,7 +92,9 @@ struct CommitWatchTests {
                 let found = try await Self.findings(in: pool)
                 #expect(found.keys.sorted() == ["alarm.commits_lost", "paused.demotions"], "\(found)")
                 let fix = found["alarm.commits_lost"]?.fix ?? ""
-                #expect(fix.contains("entitlement-sync reconcile --since \(since); then"), "\(fix) \(since)")
+                #expect(fix.contains("commits from \(lacks) on may be lost"), "\(fix) \(lacks)")
+                let since = try #require(fix.firstMatch(of: /reconcile --since (\S+);/)?.1)
+                #expect(since > lacks[...], "whoever was read before this server took over is read again")
                 #expect(found["paused.demotions"]?.detail.contains("may have lost commits") == true)
                 // A second failover before anybody acted: the first instant stands.
                 try await pool.query(
@@ -100,7 +102,7 @@ struct CommitWatchTests {
                 )
                 #expect(try await watch.note() == ["commits_lost"])
                 let again = try await Self.findings(in: pool)["alarm.commits_lost"]?.fix ?? ""
-                #expect(again.contains("reconcile --since \(since);"), "\(again)")
+                #expect(again.contains("commits from \(lacks) on"), "\(again)")
                 try await Controls(pool: pool).set("demotions", paused: false)
                 let left = try await pool.query(
                     "SELECT count(w.lacks_since) FROM entitlement_sync.server_watch AS w"

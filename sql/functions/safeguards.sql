@@ -155,10 +155,12 @@ BEGIN
     -- A copy on another server, as after a move, has another id.
     IF known.server_id = server AND known.timeline <> line AND NOT known.is_waiting THEN
         known.lacks_since := least(known.lacks_since, known.noted_at);
+        -- Who was read on this server knows what was lost; the stores' lists begin where the loss does (`plan_backfills`).
         PERFORM raise_alarm('commits_lost', format(
-            'The database server was replaced, and commits from %s on may be lost: demotions are paused. Read again what the stores sent '
-            'since: entitlement-sync reconcile --since %1$s; then entitlement-sync resume demotions.',
-            to_char(known.lacks_since - interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')));
+            'The database server was replaced, and commits from %s on may be lost: demotions are paused. Read again who was read '
+            'before: entitlement-sync reconcile --since %s; then entitlement-sync resume demotions.',
+            to_char(known.lacks_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            to_char((clock_timestamp() + interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')));
         PERFORM pause_demotions('commits_lost');
         RETURN NEXT 'commits_lost';
     END IF;

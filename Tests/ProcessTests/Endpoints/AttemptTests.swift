@@ -69,7 +69,7 @@ struct AttemptTests {
                         "ATTEMPTS_LIMITED_PORT": "\(limited.port)",
                         "ATTEMPTS_SIMULATOR_PORT": "\(endpoints.simulator.port)", "ATTEMPTS_KEYS": Paths.keys,
                         "ATTEMPTS_FILES": endpoints.files, "ATTEMPTS_STAFF": staff.folder,
-                        "ATTEMPTS_PROGRAM": Paths.program, "ATTEMPTS_DATABASE": endpoints.site.database.tcpURL,
+                        "ATTEMPTS_PROGRAM": Paths.program, "ATTEMPTS_DATABASE": try endpoints.site.database.tcpURL,
                         "PYTHONDONTWRITEBYTECODE": "1",
                     ]) { $1 }
                 )

@@ -116,7 +116,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
     }
 
     static let pinnedHorizon = Fault(name: "an idle transaction holds a snapshot") { stage in
-        let pin = PostgresConnection(configuration: .init(connectionString: stage.site.database.tcpURL))
+        let pin = try PostgresConnection(configuration: .init(connectionString: stage.site.database.tcpURL))
         try await pin.open()
         try await pin.execute(script: "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()")
         try await Task.sleep(for: FaultRuns.isFull ? .seconds(120) : lasting)

@@ -77,7 +77,7 @@ struct Stage: Sendable {
             }
             var site = site
             if standby == nil {
-                site.settings["DATABASE_URL"] = site.database.tcpURL.replacing(
+                site.settings["DATABASE_URL"] = try site.database.tcpURL.replacing(
                     "port=\(server.port)",
                     with: "port=\(toDatabase.port)"
                 )

@@ -60,7 +60,7 @@ struct SecretsTests {
         try await Site.with(store: simulator.url, settings: settings) { site in
             var site = site
             // The server asks nobody for a password, and libpq has one to lose all the same.
-            site.settings["DATABASE_URL"] = site.database.tcpURL + " password=hunter2"
+            site.settings["DATABASE_URL"] = try site.database.tcpURL + " password=hunter2"
             try await site.execute(Self.load)
             // They are there to be told: the search below would find them.
             let content = try await site.content()

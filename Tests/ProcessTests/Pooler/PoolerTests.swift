@@ -24,8 +24,8 @@ struct PoolerTests {
         let pooler = try await PgBouncer(before: try await PrivatePostgres.shared, resets: resets)
         try await Site.with(.host, store: simulator.url, settings: Self.settings) { site in
             var site = site
-            site.settings["DATABASE_URL"] = pooler.url(database: site.database.name)
-            site.settings["DATABASE_DIRECT_URL"] = site.database.tcpURL + " application_name=direct"
+            site.settings["DATABASE_URL"] = try pooler.url(database: site.database.name)
+            site.settings["DATABASE_DIRECT_URL"] = try site.database.tcpURL + " application_name=direct"
             let migrated = try await site.run("migrate")
             #expect(migrated.code == 0, "\(migrated)")
             try await site.execute(

@@ -7,7 +7,8 @@ import Testing
 
 /// A host application's database, and the settings its operator wrote.
 struct Site: Sendable {
-    let database: TestDatabase
+    /// On a server of the tests; `nil`: on another one.
+    private let own: TestDatabase?
     let pool: PostgresPool
     /// The program's environment beside what every process has.
     var settings: [String: String]
@@ -32,29 +33,55 @@ struct Site: Sendable {
     ) async throws {
         let home = if let server { server } else { try await PrivatePostgres.shared }
         let database = try await home.database(template)
+        let result: Result<Void, any Error>
+        do {
+            try await with(database, at: address(database), store: store, settings: settings, body)
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        // A server of the test's own goes as a whole. The test's own failure is the one worth reading.
+        if server == nil {
+            if case .success = result { try await home.drop(database) } else { try? await home.drop(database) }
+        }
+        try result.get()
+    }
+
+    /// Makes a site of a database that there is, and lets the test act on it.
+    ///
+    /// - Parameters:
+    ///   - database: on a server of the tests; `nil`: on another one.
+    ///   - url: how it is reached.
+    ///   - store: the base address of the store, where there is one.
+    ///   - settings: further settings.
+    ///   - body: the test.
+    /// - Throws: what the test threw.
+    static func with(
+        _ database: TestDatabase?,
+        at url: String,
+        store: String? = nil,
+        settings: [String: String] = [:],
+        _ body: @Sendable (Site) async throws -> Void
+    ) async throws {
         let pool = PostgresPool(
             configuration: PostgresConfiguration(
-                connectionString: address(database),
+                connectionString: url,
                 applicationName: "process-tests",
                 maxConnections: 4
             ),
             logger: .silent
         )
-        var all = Site.settings(address(database))
+        var all = Site.settings(url)
         all["REVENUECAT_BASE_URL"] = store
         all.merge(settings) { $1 }
         let result: Result<Void, any Error>
         do {
-            try await body(Site(database: database, pool: pool, settings: all))
+            try await body(Site(own: database, pool: pool, settings: all))
             result = .success(())
         } catch {
             result = .failure(error)
         }
         await pool.close()
-        // A server of the test's own goes as a whole. The test's own failure is the one worth reading.
-        if server == nil {
-            if case .success = result { try await home.drop(database) } else { try? await home.drop(database) }
-        }
         try result.get()
     }
 
@@ -96,6 +123,9 @@ struct Site: Sendable {
         all.merge(settings) { $1 }
         return all
     }
+
+    /// The database on a server of the tests.
+    var database: TestDatabase { get throws { try #require(own) } }
 
     // MARK: The records
 

@@ -23,6 +23,7 @@ struct EndpointSite: Sendable {
     /// - Parameters:
     ///   - template: what the database begins with.
     ///   - server: where it is; the shared server by default.
+    ///   - address: of a database that there is already, in place of both.
     ///   - scenario: what the stores hold.
     ///   - users: the host's users, all free.
     ///   - settings: further settings.
@@ -31,6 +32,7 @@ struct EndpointSite: Sendable {
     static func with(
         _ template: DatabaseTemplate = .migrated,
         on server: PrivatePostgres? = nil,
+        at address: String? = nil,
         scenario: String,
         users: [String] = [],
         settings: [String: String] = [:],
@@ -52,12 +54,17 @@ struct EndpointSite: Sendable {
             ]
             all.merge(try variables(in: folder)) { $1 }
             all.merge(settings) { $1 }
-            try await Site.with(template, on: server, store: simulator.url, settings: all) { site in
+            let act: @Sendable (Site) async throws -> Void = { site in
                 try await site.execute(products)
                 try await site.pool.query("INSERT INTO users (id) SELECT unnest(\(users)::text[])")
                 try await body(
                     EndpointSite(site: site, simulator: simulator, transport: transport, files: folder, proofs: proofs)
                 )
+            }
+            if let address {
+                try await Site.with(nil, at: address, store: simulator.url, settings: all, act)
+            } else {
+                try await Site.with(template, on: server, store: simulator.url, settings: all, act)
             }
             result = .success(())
         } catch {
@@ -174,8 +181,8 @@ struct EndpointSite: Sendable {
 
     /// Tells the simulator something.
     @discardableResult
-    func control(_ path: String, _ json: String) async throws -> HTTPAnswer {
-        let answer = try await transport.ask(.post, path, at: simulator.port, body: json)
+    func control(_ path: String, _ json: String, by method: HTTPRequest.Method = .post) async throws -> HTTPAnswer {
+        let answer = try await transport.ask(method, path, at: simulator.port, body: json)
         try #require(answer.status == 200, "\(path): \(answer)")
         return answer
     }
