@@ -10,6 +10,8 @@ package struct ConsoleComposition {
     package let console: SupportConsole
     /// Its own: the console's pages take no connection from restores.
     package let pool: PostgresPool
+    /// Where reports are read; `nil`: in `pool`.
+    package let reports: PostgresPool?
 
     /// - Throws: `ConfigurationFaults`; where a template does not read.
     package init(_ runtime: Runtime, proxies: TrustedProxies, transport: HTTPTransport) throws {
@@ -17,8 +19,10 @@ package struct ConsoleComposition {
         // The browser has given up by then.
         configuration.statementTimeout = .seconds(5)
         pool = PostgresPool(configuration: configuration, logger: runtime.logger)
+        reports = runtime.reports().map { PostgresPool(configuration: $0, logger: runtime.logger) }
         console = try SupportConsole(
             pool: pool,
+            reports: reports,
             listener: runtime.listener(),
             proxies: proxies,
             provider: try ProviderSignIn(runtime, transport),

@@ -81,7 +81,7 @@ package struct RoleProcess {
                 )
             }
             let desk = try endpoints.map { try ConsoleComposition(runtime, proxies: $0.proxies, transport: transport) }
-            if let desk { pools.append(desk.pool) }
+            if let desk { pools += [desk.pool] + (desk.reports.map { [$0] } ?? []) }
             let parts = ProcessParts(
                 roles: roles,
                 runtime: runtime,

@@ -45,6 +45,11 @@ package struct Runtime {
         ).withFaults
     }
 
+    /// Where reports are read; `nil`: where everything else is.
+    package func reports() -> PostgresConfiguration? {
+        config.database.reportURL.map { postgres(connections: 2, url: $0) }
+    }
+
     /// Hears what the database notifies of, on a connection of its own.
     func listener() -> PostgresListener {
         PostgresListener(configuration: postgres(connections: 1, direct: true), logger: logger)
@@ -59,6 +64,17 @@ package struct Runtime {
         let pool = PostgresPool(configuration: configuration ?? postgres(connections: 2), logger: logger)
         return try await cleaningUp({ await pool.close() }) {
             if checkingSchema { try await SchemaCheck(pool: pool).verify() }
+            return try await body(pool)
+        }
+    }
+
+    /// Runs a body with a pool for what is only read; where that is a standby, says on stderr how far it is behind.
+    package func withReportPool<Result>(_ body: (PostgresPool) async throws -> Result) async throws -> Result {
+        let configuration = reports()
+        return try await withPool(configuration) { pool in
+            if configuration != nil, let lag = try await StandbyLag.words(in: pool) {
+                Output.write("entitlement-sync: read from a standby, \(lag)\n", to: .standardError)
+            }
             return try await body(pool)
         }
     }

@@ -45,6 +45,8 @@ package struct Config: Sendable {
         package var directURL: Secret?
         /// The way in for the support desk's pages; `nil`: they take `url`.
         package var consoleURL: Secret?
+        /// Where reports are read, such as a standby; `nil`: they take `url`, the console's `consoleURL`.
+        package var reportURL: Secret?
 
         /// For LISTEN and migrations, which need a session of their own.
         package var sessionURL: Secret? { directURL ?? url }

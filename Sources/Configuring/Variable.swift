@@ -5,6 +5,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case databaseURL = "DATABASE_URL"
     case databaseDirectURL = "DATABASE_DIRECT_URL"
     case consoleDatabaseURL = "CONSOLE_DATABASE_URL"
+    case reportDatabaseURL = "REPORT_DATABASE_URL"
     case mode = "MODE"
     case revenueCatAPIKey = "REVENUECAT_API_KEY"
     case revenueCatProjectID = "REVENUECAT_PROJECT_ID"
@@ -114,8 +115,8 @@ package enum Variable: String, CaseIterable, Sendable {
     /// Connection strings carry passwords.
     package var isSecret: Bool {
         switch self {
-        case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .revenueCatAPIKey, .accountIDKeys,
-            .appStorePrivateKey,
+        case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .reportDatabaseURL, .revenueCatAPIKey,
+            .accountIDKeys, .appStorePrivateKey,
             .googlePlayServiceAccount, .onsideMerchantSecret, .revenueCatWebhookAuthorization,
             .revenueCatWebhookSecret, .outboxSecret, .revenueCatTransferAPIKey, .oidcClientSecret:
             true

@@ -10,7 +10,8 @@ extension VariableReader {
         Config.Database(
             url: connectionString(.databaseURL),
             directURL: connectionString(.databaseDirectURL),
-            consoleURL: connectionString(.consoleDatabaseURL)
+            consoleURL: connectionString(.consoleDatabaseURL),
+            reportURL: connectionString(.reportDatabaseURL)
         )
     }
 

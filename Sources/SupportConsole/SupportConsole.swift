@@ -20,18 +20,28 @@ package struct SupportConsole: Sendable {
 
     /// Makes a console on a database, as the role `entitlement_sync_support` or a stronger one.
     ///
-    /// Without a `listener` open pages show no changes. `proxies`: whose word for a visitor's address is taken. `provider`: what
+    /// `reports`: where causes, figures, runs and the log are read, such as a standby; `nil`: where all else is. Without a
+    /// `listener` open pages show no changes. `proxies`: whose word for a visitor's address is taken. `provider`: what
     /// operators sign in through; `nil`: they have passwords here. The logger hears of no names and no secrets.
     /// Throws where a template does not read, which tests rule out.
     package init(
         pool: PostgresPool,
+        reports: PostgresPool? = nil,
         listener: PostgresListener?,
         proxies: TrustedProxies = TrustedProxies(),
         provider: ProviderSignIn? = nil,
         logger: Logger
     ) throws {
         hub = ChangeHub()
-        desk = Desk(pool: pool, pages: try Pages(), proxies: proxies, provider: provider, hub: hub, logger: logger)
+        desk = Desk(
+            pool: pool,
+            reports: reports,
+            pages: try Pages(),
+            proxies: proxies,
+            provider: provider,
+            hub: hub,
+            logger: logger
+        )
         self.listener = listener
         self.logger = logger
     }
@@ -107,6 +117,7 @@ extension SupportConsole: Service {
 /// What every page needs.
 struct Desk: Sendable {
     let pool: PostgresPool
+    let reports: PostgresPool?
     let pages: Pages
     let proxies: TrustedProxies
     let provider: ProviderSignIn?

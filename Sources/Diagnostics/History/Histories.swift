@@ -90,7 +90,8 @@ package struct Histories: Sendable {
 
     /// Runs a body that sees one state of the records, and can't change them.
     private func reading<Result>(_ body: (PostgresConnection) async throws -> Result) async throws -> Result {
-        try await pool.withTransaction(.repeatableRead) { connection in
+        // A standby cancels what keeps it from following: that reads again.
+        try await pool.retrying(5, .repeatableRead) { connection in
             try await connection.query("SET TRANSACTION READ ONLY")
             return try await body(connection)
         }

@@ -18,16 +18,22 @@ protocol Command: AsyncParsableCommand {
 
     /// Does what the command is for.
     func answer(_ input: Input, _ database: Database) async throws -> Answer
+
+    /// Whether it only reads what may be read from a standby (REPORT_DATABASE_URL).
+    static var isReport: Bool { get }
 }
 
 extension Command {
+    static var isReport: Bool { false }
+
     func run() async throws {
         try await reporting {
             let input = try prepare()
             let runtime = try Runtime(level: .warning)
-            return try await runtime.withPool { pool in
+            let work: (PostgresPool) async throws -> ExitStatus = { pool in
                 try await answer(input, Database(pool: pool, config: runtime.config)).print(as: options.output)
             }
+            return try await Self.isReport ? runtime.withReportPool(work) : runtime.withPool { try await work($0) }
         }
     }
 }

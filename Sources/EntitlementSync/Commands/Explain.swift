@@ -9,6 +9,7 @@ import SupportDesk
 import UserRequests
 
 struct Explain: DatabaseCommand {
+    static let isReport = true
     static let configuration = CommandConfiguration(
         abstract: "Says in plain sentences why a user is what they are.",
         json: "one object: user_id, events [{at, kind, text}]; with --at also state, with --reply also reply",

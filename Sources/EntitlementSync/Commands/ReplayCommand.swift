@@ -7,6 +7,7 @@ import Postgres
 import Reports
 
 struct ReplayCommand: Command {
+    static let isReport = true
     static let configuration = CommandConfiguration(
         commandName: "replay",
         abstract: "Decides the past again under today's rules, products and margins, and lists who would differ.",

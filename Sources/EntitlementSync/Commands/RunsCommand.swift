@@ -15,6 +15,7 @@ struct RunsCommand: AsyncParsableCommand {
     )
 
     struct List: DatabaseCommand {
+        static let isReport = true
         static let configuration = CommandConfiguration(
             abstract: "Lists runs, the newest first.",
             json:
@@ -41,6 +42,7 @@ struct RunsCommand: AsyncParsableCommand {
     }
 
     struct Show: DatabaseCommand {
+        static let isReport = true
         static let configuration = CommandConfiguration(
             abstract: "Shows a run with every user that it changes.",
             json:
@@ -80,7 +82,7 @@ struct RunsCommand: AsyncParsableCommand {
 
         func run() async throws {
             try await reporting {
-                try await Runtime(level: .warning).withPool { pool in
+                try await Runtime(level: .warning).withReportPool { pool in
                     let runs = RunRecords(pool: pool)
                     let report = try await RunReporting(runs: runs).report(of: try await runs.known(id))
                     guard let html else {

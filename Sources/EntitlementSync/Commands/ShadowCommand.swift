@@ -7,6 +7,7 @@ import Queue
 import Reports
 
 struct ShadowCommand: Command {
+    static let isReport = true
     static let configuration = CommandConfiguration(
         commandName: "shadow",
         abstract: "Compares what MODE=observe would have done with what the application's own code did.",

@@ -15,19 +15,23 @@ struct FigurePages: Sendable {
             let days =
                 try Form(queryOf: request)["days"].flatMap { Int($0) }.flatMap { Self.spans.contains($0) ? $0 : nil }
                 ?? 7
-            let causes = try await visit.users.causes(days: days)
+            let (causes, lag) = try await visit.report { pool in
+                try await DeskUsers(pool: pool, session: visit.digest).causes(days: days)
+            }
             let spans = Self.spans.map {
                 ["href": "/console/causes?days=\($0)", "label": $0 == 1 ? "1 day" : "\($0) days", "here": $0 == days]
                     as [String: Any]
             }
-            let values: [String: Any] = [
-                "days": days, "spans": spans, "rows": causes.map(Self.cause), "empty": causes.isEmpty,
-            ]
+            let values = shown([
+                "days": days, "spans": spans, "rows": causes.map(Self.cause), "empty": causes.isEmpty, "lag": lag,
+            ])
             return desk.pages.page("causes", "Causes", values, visit)
         }
         desk.get("figures", on: routes) { visit, _, _ in
-            let figures = try await visit.users.figures()
-            return desk.pages.page("figures", "Figures", ["charts": Self.charts(figures)], visit)
+            let (figures, lag) = try await visit.report { pool in
+                try await DeskUsers(pool: pool, session: visit.digest).figures()
+            }
+            return desk.pages.page("figures", "Figures", shown(["charts": Self.charts(figures), "lag": lag]), visit)
         }
     }
 

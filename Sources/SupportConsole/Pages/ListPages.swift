@@ -22,15 +22,21 @@ struct ListPages: Sendable {
             return .going(to: "/console/dead", unless: try await visit.users.retry(job), did: "retry")
         }
         desk.get("runs", on: routes) { visit, _, _ in
-            let rows = try await visit.console.runs().map(Self.run)
-            return desk.pages.page("runs", "Runs", ["rows": rows, "empty": rows.isEmpty], visit)
+            let (runs, lag) = try await visit.report { pool in
+                try await DeskConsole(pool: pool, session: visit.digest).runs()
+            }
+            let values = shown(["rows": runs.map(Self.run), "empty": runs.isEmpty, "lag": lag])
+            return desk.pages.page("runs", "Runs", values, visit)
         }
         desk.get("log", on: routes) { visit, request, _ in
-            let rows = try await visit.users.log(before: Form(queryOf: request)["before"].flatMap { Int64($0) })
+            let before = try Form(queryOf: request)["before"].flatMap { Int64($0) }
+            let (rows, lag) = try await visit.report { pool in
+                try await DeskUsers(pool: pool, session: visit.digest).log(before: before)
+            }
             let last = rows.count == 100 ? rows.last : nil
             let values = shown([
                 "rows": rows.map(Self.logged), "empty": rows.isEmpty,
-                "more": last.map { "/console/log?before=\($0.id)" },
+                "more": last.map { "/console/log?before=\($0.id)" }, "lag": lag,
             ])
             return desk.pages.page("log", "The operators' log", values, visit)
         }

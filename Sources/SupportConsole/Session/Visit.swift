@@ -22,6 +22,18 @@ struct Visit: Sendable {
     /// What forms of this session carry.
     var formKey: String { FormKey(token).text }
 
+    /// Reads a report with its operator's session, from the standby for reports where there is one.
+    ///
+    /// A session of the last moments may not have arrived there; then, and where it can't be reached, the primary is asked.
+    ///
+    /// - Returns: what was read, and how far the standby is behind; `nil`: it is the primary's.
+    func report<Value>(_ read: (PostgresPool) async throws -> Value) async throws -> (value: Value, lag: String?) {
+        if let standby = desk.reports {
+            do { return (try await read(standby), try await StandbyLag.words(in: standby)) } catch is PostgresError {}
+        }
+        return (try await read(desk.pool), nil)
+    }
+
     func may(_ permission: String) -> Bool { me.permissions.contains(permission) }
 
     /// Finds out who asks.

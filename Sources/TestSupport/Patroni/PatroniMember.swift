@@ -36,7 +36,10 @@ final class PatroniMember: Sendable {
         patroni = Daemon(
             PatroniCluster.program("patroni"),
             ["\(directory)/patroni.yml"],
-            variables: try PatroniCluster.variables("patroni", own.merging(values) { $1 }),
+            // Else it would learn of etcd's own addresses, and leave the relays out.
+            variables: try PatroniCluster.variables("patroni", own.merging(values) { $1 }).merging(
+                ["PATRONI_ETCD3_USE_PROXIES": "true"]
+            ) { $1 },
             log: "\(directory)/\(name).log",
             roll: "\(directory)/pids"
         )

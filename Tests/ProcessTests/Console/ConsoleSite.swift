@@ -22,13 +22,21 @@ struct ConsoleSite: Sendable {
     let cid: Operator
 
     /// Makes all of it, lets the test act, and takes it down; the program has to stop in good order.
+    ///
+    /// - Parameters:
+    ///   - servers: a primary of the test's own, and its standby for reports.
+    ///   - settings: further settings.
+    ///   - body: the test.
+    /// - Throws: what the test threw, or why there is no such site.
     static func with(
+        on servers: (primary: PrivatePostgres, standby: PrivatePostgres)? = nil,
         settings: [String: String] = [:],
         _ body: @Sendable (ConsoleSite) async throws -> Void
     ) async throws {
         let simulator = try await Simulator(scenario: scenario)
         try await Site.with(
             .staffed,
+            on: servers?.primary,
             store: simulator.url,
             settings: [
                 "REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0", "HTTP_PORT": "0",
@@ -36,6 +44,13 @@ struct ConsoleSite: Sendable {
                 "REVENUECAT_WEBHOOK_SECRET": "0123456789abcdef0123456789abcdef",
             ].merging(settings) { $1 }
         ) { site in
+            var site = site
+            if let servers {
+                site.settings["REPORT_DATABASE_URL"] = servers.standby.url(
+                    database: try site.database.name,
+                    overTCP: true
+                )
+            }
             try await site.execute(
                 """
                 INSERT INTO users (id) VALUES ('owner'), ('claimant');

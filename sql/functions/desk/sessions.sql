@@ -57,8 +57,10 @@ BEGIN
             HINT = 'Sign in again, then repeat it: entitlement-sync operator login NAME.';
     END IF;
     -- Not with every request, since a page makes many; and not where the operator's own row may be written next.
-    UPDATE operator_session AS s SET seen_at = clock_timestamp()
-     WHERE s.digest = sha256(session) AND s.seen_at < clock_timestamp() - interval '30 seconds' AND wanted <> 'manage';
+    IF wanted <> 'manage' AND NOT pg_is_in_recovery() THEN
+        UPDATE operator_session AS s SET seen_at = clock_timestamp()
+         WHERE s.digest = sha256(session) AND s.seen_at < clock_timestamp() - interval '30 seconds';
+    END IF;
     RETURN who;
 END
 $$;
