@@ -59,7 +59,7 @@ SELECT apply_privileges(ARRAY(
          partitions_of plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed
          publish_ticket_news reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
          restored_products restored_products_of runs_of set_switch settle_call settle_run settle_transfer spell_inbox
-         stacked_ends start_scheduled step_down surviving_purchase take_asks take_backfill take_lead take_outbox take_part
+         stacked_ends standbys start_scheduled step_down surviving_purchase take_asks take_backfill take_lead take_outbox take_part
          take_requests ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),

@@ -64,12 +64,13 @@ COMMENT ON COLUMN job_status.ticket_id IS 'the ticket that the restore opened, w
 COMMENT ON COLUMN job_status.attempt IS 'reads that ended in an error';
 COMMENT ON COLUMN job_status.last_error IS 'why the last attempt failed';
 
--- Dead jobs that wait for an operator. A reconcile does not once a later reading has decided about its user.
+-- Dead jobs that wait for an operator. A reconcile does not once a later reading found access, or was a full one.
 CREATE OR REPLACE VIEW dead_job AS
 SELECT h.id, h.user_key, h.kind, h.attempt, h.finished_at, h.last_error, u.user_id
   FROM job_history AS h
   JOIN user_sync AS u ON u.user_key = h.user_key
- WHERE h.state = 'dead' AND (h.kind = 0 OR u.read_at IS NULL OR u.read_at < h.finished_at);
+ WHERE h.state = 'dead'
+   AND (h.kind = 0 OR coalesce(greatest(u.full_read_at, CASE WHEN u.decided_subscriber THEN u.read_at END), '-infinity') < h.finished_at);
 
 CREATE OR REPLACE VIEW ticket_status AS
 SELECT t.id, reference_of('T', t.uid) AS reference, c.user_id, o.user_id AS purchase_owner_id,

@@ -86,7 +86,7 @@ package struct APIComposition {
             requests: requests,
             statusHub: statusHub,
             inbox: Inbox(pool: pool),
-            patience: config.api.databaseWait,
+            databaseWait: config.api.databaseWait,
             logger: runtime.logger
         ) { dequeue?.raise() }
         let endpoints = APIEndpoints(
@@ -101,7 +101,7 @@ package struct APIComposition {
                 counts: counts,
                 logger: runtime.logger
             ),
-            readiness: ReadinessProbe(patience: config.api.databaseWait, wasReady: true) {
+            readiness: ReadinessProbe(databaseWait: config.api.databaseWait, wasReady: true) {
                 (try? await pool.query("SELECT 1")) != nil
             }.readiness,
             logger: runtime.logger

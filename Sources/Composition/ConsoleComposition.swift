@@ -19,10 +19,14 @@ package struct ConsoleComposition {
         // The browser has given up by then.
         configuration.statementTimeout = .seconds(5)
         pool = PostgresPool(configuration: configuration, logger: runtime.logger)
-        reports = runtime.reports().map { PostgresPool(configuration: $0, logger: runtime.logger) }
+        reports = runtime.reports().map { reading in
+            var reading = reading
+            (reading.statementTimeout, reading.acquireTimeout) = (.seconds(5), .seconds(2))
+            return PostgresPool(configuration: reading, logger: runtime.logger)
+        }
         console = try SupportConsole(
             pool: pool,
-            reports: reports,
+            reports: reports.map { ReportSource($0) },
             listener: runtime.listener(),
             proxies: proxies,
             provider: try ProviderSignIn(runtime, transport),

@@ -2,32 +2,32 @@ import Foundation
 package import HTTPServing
 import Synchronization
 
-/// Asks whether requests can be served, and knows it for a second: callers need no token for it, so it must cost nothing.
+/// Asks whether requests can be served, and keeps the answer for a second: the endpoint is open to everybody.
 package final class ReadinessProbe: Sendable {
     private static let lasts = Duration.seconds(1)
 
     private struct State {
-        /// What the last probe showed; until the first has ended, requests can't be served.
-        var known = Readiness.notReady
+        /// What the last probe showed.
+        var known: Readiness
         /// Whether requests could be served before.
         var wasReady: Bool
         var until: ContinuousClock.Instant?
         var isProbing = false
-        /// Since when probes have shown that they can't any more.
+        /// Since when the database has been unavailable.
         var awaySince: ContinuousClock.Instant?
     }
 
-    private let patience: Duration
+    private let databaseWait: Duration
     private let probe: @Sendable () async -> Bool
     private let state: Mutex<State>
 
-    /// `patience` is how long requests wait for what the probe asks.
+    /// `databaseWait` is how long requests wait for the database.
     ///
     /// `wasReady`: it is known that requests can be served, as after a start that reached the database.
-    package init(patience: Duration, wasReady: Bool, probe: @escaping @Sendable () async -> Bool) {
-        self.patience = patience
+    package init(databaseWait: Duration, wasReady: Bool, probe: @escaping @Sendable () async -> Bool) {
+        self.databaseWait = databaseWait
         self.probe = probe
-        state = Mutex(State(wasReady: wasReady))
+        state = Mutex(State(known: wasReady ? .ready : .notReady, wasReady: wasReady))
     }
 
     /// What is known, or what a probe shows; one caller at a time probes, the others get what was known before.
@@ -39,13 +39,13 @@ package final class ReadinessProbe: Sendable {
         }
         if let known { return known }
         let isReady = await probe()
-        return state.withLock { [patience] state in
+        return state.withLock { [databaseWait] state in
             let now = ContinuousClock.now
             if isReady {
                 (state.known, state.awaySince) = (.ready, nil)
             } else {
                 if state.wasReady { state.awaySince = now }
-                let isWaiting = state.awaySince.map { now - $0 < patience } ?? false
+                let isWaiting = state.awaySince.map { now - $0 < databaseWait } ?? false
                 state.known = isWaiting ? .waiting : .notReady
             }
             state.wasReady = isReady

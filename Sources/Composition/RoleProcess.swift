@@ -184,7 +184,7 @@ private struct ProcessParts {
             },
             metricsType: Registry.contentType,
             readiness: ReadinessProbe(
-                patience: roles.contains(.serve) ? config.api.databaseWait : .zero,
+                databaseWait: roles.contains(.serve) ? config.api.databaseWait : .zero,
                 wasReady: work == nil
             ) { [work, pool] in
                 guard work?.worker.isLeased != false else { return false }

@@ -47,7 +47,8 @@ package struct Runtime {
 
     /// Where reports are read; `nil`: where everything else is.
     package func reports() -> PostgresConfiguration? {
-        config.database.reportURL.map { postgres(connections: 2, url: $0) }
+        // Without session state each statement would ask for a transaction that writes, which a standby refuses.
+        config.database.reportURL.map { postgres(connections: 2, direct: true, url: $0) }
     }
 
     /// Hears what the database notifies of, on a connection of its own.
@@ -72,8 +73,8 @@ package struct Runtime {
     package func withReportPool<Result>(_ body: (PostgresPool) async throws -> Result) async throws -> Result {
         let configuration = reports()
         return try await withPool(configuration) { pool in
-            if configuration != nil, let lag = try await StandbyLag.words(in: pool) {
-                Output.write("entitlement-sync: read from a standby, \(lag)\n", to: .standardError)
+            if configuration != nil, let lag = try await StandbyLag(in: pool) {
+                Output.write("entitlement-sync: read from a standby, \(lag.words)\n", to: .standardError)
             }
             return try await body(pool)
         }

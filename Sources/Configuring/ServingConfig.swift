@@ -10,7 +10,7 @@ package struct APIConfig: Sendable {
     package var maxConnections: Int
     /// Connections, and requests under way, of one address at once.
     package var maxConnectionsPerAddress: Int
-    /// How long webhooks and restores wait for a database that is away.
+    /// How long webhooks and restores wait for a database that is unavailable.
     package var databaseWait: Duration
     /// `nil`: no tokens of Firebase are taken.
     package var firebase: Firebase?

@@ -26,7 +26,7 @@ package struct SupportConsole: Sendable {
     /// Throws where a template does not read, which tests rule out.
     package init(
         pool: PostgresPool,
-        reports: PostgresPool? = nil,
+        reports: ReportSource? = nil,
         listener: PostgresListener?,
         proxies: TrustedProxies = TrustedProxies(),
         provider: ProviderSignIn? = nil,
@@ -117,7 +117,7 @@ extension SupportConsole: Service {
 /// What every page needs.
 struct Desk: Sendable {
     let pool: PostgresPool
-    let reports: PostgresPool?
+    let reports: ReportSource?
     let pages: Pages
     let proxies: TrustedProxies
     let provider: ProviderSignIn?

@@ -4,7 +4,8 @@ import Queue
 import TestSupport
 import Testing
 
-/// Failovers that may have lost commits are seen, whoever reaches the new server first.
+/// Failovers that may have lost commits are noticed by any worker that reaches the new server.
+@Suite(.timeLimit(.minutes(5)))
 struct CommitWatchTests {
     private static let findings = ["alarm.commits_at_risk", "alarm.commits_lost", "durability", "paused.demotions"]
 
@@ -36,11 +37,16 @@ struct CommitWatchTests {
                 try await eventually("the standby does not follow") {
                     try await world.number("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1
                 }
-                try await body(Pair(world: world, primary: primary, standby: standby))
+                let result: Result<Void, any Error>
+                do {
+                    try await body(Pair(world: world, primary: primary, standby: standby))
+                    result = .success(())
+                } catch { result = .failure(error) }
                 try? await standby.stop(immediately: true)
                 // What the world leaves behind is dropped, which waits for no standby then.
                 try await primary.administer("ALTER SYSTEM RESET synchronous_standby_names")
                 try await primary.administer("SELECT pg_reload_conf()")
+                try result.get()
             }
             try await primary.stop(immediately: true)
         }
@@ -73,6 +79,9 @@ struct CommitWatchTests {
         try await Pair.with(waiting: false) { pair in
             let watch = CommitWatch(pool: pair.world.pool)
             #expect(try await watch.note() == ["commits_at_risk"])
+            try await pair.world.pool.query(
+                "UPDATE entitlement_sync.server_watch SET noted_at = noted_at - interval '5 seconds'"
+            )
             #expect(try await watch.note() == [], "not again within minutes")
             let before = try await Self.findings(in: pair.world.pool)
             #expect(before.keys.sorted() == ["alarm.commits_at_risk", "durability"])
@@ -135,6 +144,34 @@ struct CommitWatchTests {
             #expect(try await Self.findings(in: world.pool).isEmpty)
             let noted = try await world.number("SELECT (w.is_waiting)::int FROM entitlement_sync.server_watch AS w")
             #expect(noted == 0)
+        }
+    }
+
+    @Test func `A server that lacks what a worker has seen is a finding, however its commits were made`() async throws {
+        try await World.with { world in
+            let watch = CommitWatch(pool: world.pool)
+            #expect(try await watch.note() == [])
+            // As after a restore to an earlier instant, or where the standby had not followed for a while.
+            try await world.pool.query(
+                "UPDATE entitlement_sync.server_watch SET notes = notes - 1, is_waiting = true"
+            )
+            #expect(try await CommitWatch(pool: world.pool).note() == [], "who has seen nothing misses nothing")
+            try await world.pool.query("UPDATE entitlement_sync.server_watch SET notes = notes - 2")
+            #expect(try await watch.note() == ["commits_lost"])
+            #expect(try await Self.findings(in: world.pool)["paused.demotions"] != nil)
+            #expect(try await watch.note() == [])
+        }
+    }
+
+    @Test func `A pause that an operator set is taken over by a loss`() async throws {
+        try await World.with { world in
+            try await Controls(pool: world.pool).set("demotions", paused: true)
+            let watch = CommitWatch(pool: world.pool)
+            #expect(try await watch.note() == [])
+            try await world.pool.query("UPDATE entitlement_sync.server_watch SET timeline = timeline - 1")
+            #expect(try await watch.note() == ["commits_lost"])
+            let found = try await Self.findings(in: world.pool)["paused.demotions"]
+            #expect(found?.detail.contains("may have lost commits") == true)
         }
     }
 

@@ -168,24 +168,24 @@ import Testing
 
         init(times: Int, hangs: Bool = false) { (self.times, self.hangs) = (times, hangs) }
 
-        func run(_ items: [Int]) async throws(DatabaseAway) -> [Int]? {
+        func run(_ items: [Int]) async throws(DatabaseUnavailable) -> [Int]? {
             let number = calls.withLock { calls in
                 calls.append(items)
                 return calls.count
             }
             if hangs { try? await Task.sleep(for: .seconds(600)) }
-            if number <= times { throw DatabaseAway() }
+            if number <= times { throw DatabaseUnavailable() }
             return items.map { $0 * 10 }
         }
     }
 
     private static func with(
         _ away: Away,
-        patience: Duration,
+        databaseWait: Duration,
         _ body: (RequestBatcher<Int, Int>) async throws -> Void
     ) async throws {
-        let batcher = RequestBatcher<Int, Int>(batch: 2, waiting: 5, interval: .zero, patience: patience) {
-            items throws(DatabaseAway) in try await away.run(items)
+        let batcher = RequestBatcher<Int, Int>(batch: 2, waiting: 5, interval: .zero, databaseWait: databaseWait) {
+            items throws(DatabaseUnavailable) in try await away.run(items)
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await batcher.run() }
@@ -195,11 +195,11 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)))
-    func `Whoever comes while the database is away is answered once it is back, in order`()
+    func `Requests that come while the database is unavailable are answered once it is back, in order`()
         async throws
     {
         let away = Away(times: 3)
-        try await Self.with(away, patience: .seconds(60)) { batcher in
+        try await Self.with(away, databaseWait: .seconds(60)) { batcher in
             async let first = batcher.ask(1)
             try await eventually { away.calls.withLock { !$0.isEmpty } }
             async let second = batcher.ask(2)
@@ -213,11 +213,11 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)), arguments: [false, true])
-    func `Whoever has waited long enough gets no answer, whether the database is gone or hangs`(hangs: Bool)
+    func `Requests that have waited long enough get no answer, whether the database is gone or hangs`(hangs: Bool)
         async throws
     {
         let away = Away(times: .max, hangs: hangs)
-        try await Self.with(away, patience: .milliseconds(300)) { batcher in
+        try await Self.with(away, databaseWait: .milliseconds(300)) { batcher in
             async let late = batcher.ask(2, since: .now - .seconds(1))
             #expect(await batcher.ask(1) == nil)
             #expect(await late == nil)
@@ -226,9 +226,9 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)))
-    func `At the end nobody waits any more, and beyond the room nobody does`() async throws {
+    func `No request waits after the end, or beyond the room`() async throws {
         let away = Away(times: .max)
-        try await Self.with(away, patience: .seconds(600)) { batcher in
+        try await Self.with(away, databaseWait: .seconds(600)) { batcher in
             try await withThrowingTaskGroup(of: Int?.self) { group in
                 for item in 1...9 { group.addTask { await batcher.ask(item) } }
                 // Of nine, five may wait; two more are being worked on.
@@ -242,9 +242,9 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)))
-    func `Without patience a database that is away is an answer at once`() async throws {
+    func `Without a wait a database that is unavailable is an answer at once`() async throws {
         let away = Away(times: 1)
-        try await Self.with(away, patience: .zero) { batcher in
+        try await Self.with(away, databaseWait: .zero) { batcher in
             #expect(await batcher.ask(1) == nil)
             #expect(await batcher.ask(2) == 20)
         }

@@ -41,7 +41,7 @@ BEGIN
                        THEN least(r.since, coalesce((SELECT max((x.listed -> o.list ->> 'until')::timestamptz) FROM run AS x
                                                       WHERE x.schedule = r.schedule AND x.is_backfill_only AND x.id <> which),
                                                     r.asked_at - interval '30 days'))
-                       -- What was lost in a failover has to be listed again, however late the run's instant.
+                       -- What was lost in a failover has to be listed again, even if the run's `since` is later.
                        ELSE least(r.since, (SELECT w.lacks_since - interval '1 minute' FROM server_watch AS w)) END AS begins) AS b
      WHERE b.begins < clock_timestamp()
        AND NOT EXISTS (SELECT 1 FROM run_backfill AS y WHERE y.run_id = which AND y.list = o.list)

@@ -30,6 +30,7 @@ BEGIN
             purchases := 0;
             tickets := 0;
             messages := 0;
+            INSERT INTO operator_event (kind, detail) VALUES ('user_erased', jsonb_build_object('database_user', session_user));
             RETURN NEXT;
         END IF;
         RETURN;

@@ -5,9 +5,11 @@
 CREATE OR REPLACE FUNCTION pause_demotions(why text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- Any other cause replaces `credentials`, because only an operator ends such a pause.
+    -- Any other cause replaces `credentials`, because only an operator ends such a pause. `commits_lost` replaces an operator's pause as
+    -- well, because the operator has to learn of it.
     UPDATE control AS c SET paused = true, since = clock_timestamp(), by = 'entitlement-sync', cause = why
-     WHERE c.name = 'demotions' AND (NOT c.paused OR c.cause = 'credentials' AND why <> 'credentials');
+     WHERE c.name = 'demotions'
+       AND (NOT c.paused OR c.cause = 'credentials' AND why <> 'credentials' OR why = 'commits_lost');
     RETURN FOUND;
 END
 $$;
@@ -133,47 +135,67 @@ BEGIN
 END
 $$;
 
--- Notes the server, its timeline and whether its commits wait for a standby; returns the alarms that it raised. `commits_at_risk`: standbys
--- follow, and no commit waits for one. `commits_lost`: another server has taken the place of one whose commits did not wait; it pauses
--- demotions, because the records are older than what was decided.
-CREATE OR REPLACE FUNCTION note_server() RETURNS SETOF text
+-- Physical standbys that follow, programs that only copy the log among them.
+CREATE OR REPLACE FUNCTION standbys() RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    -- The state is hidden from those who may not monitor the server.
+    SELECT count(*) FROM pg_stat_replication AS r
+     WHERE coalesce(r.state, 'streaming') = 'streaming'
+       AND NOT EXISTS (SELECT 1 FROM pg_replication_slots AS s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
+$$;
+
+-- Notes the server, its timeline and whether its commits wait for a standby. `seen`: the number of the newest note that the caller has
+-- seen. Returns the number of the newest note, and the alarms that it raised. `commits_at_risk`: standbys follow, and no commit waits for
+-- one. `commits_lost`: a server has taken over from one whose commits did not wait, or lacks a note; it pauses demotions, because the
+-- records may lack the newest decisions.
+CREATE OR REPLACE FUNCTION note_server(seen bigint, OUT newest bigint, OUT raised text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     known  server_watch;
     server bigint  := (SELECT c.system_identifier FROM pg_control_system() AS c);
-    line   bigint  := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+    branch bigint  := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
     waits  boolean := current_setting('synchronous_standby_names') <> ''
                       AND current_setting('synchronous_commit') NOT IN ('off', 'local');
+    moment timestamptz;
 BEGIN
+    raised := '{}';
     SELECT w.* INTO known FROM server_watch AS w;
-    -- Of many workers one notes it.
-    IF (known.server_id, known.timeline, known.is_waiting) IS NOT DISTINCT FROM (server, line, waits)
-       AND known.noted_at > clock_timestamp() - interval '4 seconds' THEN
+    newest := known.notes;
+    -- Takes no lock if another worker wrote this within four seconds.
+    IF (known.server_id, known.timeline, known.is_waiting) IS NOT DISTINCT FROM (server, branch, waits) AND known.notes >= seen
+       AND known.noted_at BETWEEN clock_timestamp() - interval '4 seconds' AND clock_timestamp() THEN
         RETURN;
     END IF;
-    SELECT w.* INTO known FROM server_watch AS w FOR UPDATE;
-    -- A copy on another server, as after a move, has another id.
-    IF known.server_id = server AND known.timeline <> line AND NOT known.is_waiting THEN
-        known.lacks_since := least(known.lacks_since, known.noted_at);
-        -- Who was read on this server knows what was lost; the stores' lists begin where the loss does (`plan_backfills`).
-        PERFORM raise_alarm('commits_lost', format(
-            'The database server was replaced, and commits from %s on may be lost: demotions are paused. Read again who was read '
-            'before: entitlement-sync reconcile --since %s; then entitlement-sync resume demotions.',
-            to_char(known.lacks_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-            to_char((clock_timestamp() + interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')));
-        PERFORM pause_demotions('commits_lost');
-        RETURN NEXT 'commits_lost';
+    -- Locks in the order in which an operator resumes demotions: the switch, then this row.
+    IF known.timeline <> branch OR known.notes < seen THEN
+        PERFORM FROM control AS c WHERE c.name = 'demotions' FOR NO KEY UPDATE;
     END IF;
+    SELECT w.* INTO known FROM server_watch AS w FOR UPDATE;
+    moment := clock_timestamp();
+    -- A copy on another server, as after a move, has another id.
+    IF known.server_id = server AND (known.timeline <> branch AND NOT known.is_waiting OR known.notes < seen) THEN
+        known.lacks_since := least(known.lacks_since, known.noted_at, moment);
+        -- Users read on this server are current; all others have to be read again. Backfills begin at `lacks_since` (`plan_backfills`).
+        PERFORM raise_alarm('commits_lost', format(
+            'A database server was promoted or restored, and commits from %s on may be lost: demotions are paused. Read again all users '
+            'who were not read since: entitlement-sync reconcile --since %s; then entitlement-sync resume demotions. Users who became '
+            'known in that time are found by entitlement-sync reconcile --all alone.',
+            to_char(known.lacks_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            to_char((moment + interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')));
+        PERFORM pause_demotions('commits_lost');
+        raised := raised || 'commits_lost'::text;
+    END IF;
+    newest := greatest(known.notes, seen) + 1;
     UPDATE server_watch AS w
-       SET server_id = server, timeline = line, is_waiting = waits, noted_at = clock_timestamp(), lacks_since = known.lacks_since;
-    IF waits OR NOT EXISTS (SELECT 1 FROM pg_stat_replication) THEN
+       SET server_id = server, timeline = branch, is_waiting = waits, noted_at = moment, notes = newest, lacks_since = known.lacks_since;
+    IF waits OR standbys() = 0 THEN
         DELETE FROM alarm AS a WHERE a.name = 'commits_at_risk';
     ELSIF NOT EXISTS (SELECT 1 FROM alarm AS a
                        WHERE a.name = 'commits_at_risk' AND a.last_at > clock_timestamp() - interval '10 minutes') THEN
         PERFORM raise_alarm('commits_at_risk', 'Standbys follow the database server, and no commit waits for one: a failover may lose the '
                             'last commits. Set synchronous_standby_names (with Patroni: synchronous_mode and synchronous_mode_strict), '
                             'and leave synchronous_commit on.');
-        RETURN NEXT 'commits_at_risk';
+        raised := raised || 'commits_at_risk'::text;
     END IF;
 END
 $$;

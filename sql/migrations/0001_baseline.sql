@@ -433,7 +433,7 @@ CREATE INDEX job_history_dead ON job_history (last_error) WHERE state = 'dead';
 CREATE INDEX job_history_reference ON job_history (substring(uuid_send(id) FROM 13)) WHERE kind = 0;
 -- The newest jobs of a user are selected by id: without the id in this index, PostgreSQL walks the ids of each day backwards.
 CREATE INDEX job_history_user_id ON job_history (user_key, id);
-CREATE INDEX job_history_dead_end ON job_history (finished_at DESC, id DESC) INCLUDE (user_key) WHERE state = 'dead';
+CREATE INDEX job_history_dead_end ON job_history (finished_at DESC, id DESC) INCLUDE (user_key, kind) WHERE state = 'dead';
 COMMENT ON COLUMN job_history.confirms IS 'the decision that this check confirmed: it has no row of its own in decision and observation';
 COMMENT ON COLUMN job_history.decision_id IS 'the id of the decision to confirm it';
 
@@ -607,19 +607,21 @@ CREATE TABLE control (
 COMMENT ON COLUMN control.cause IS 'why the product itself paused it (absences, credentials); null: an operator did';
 INSERT INTO control (name) VALUES ('demotions'), ('transfers'), ('all');
 
--- By which server, on which timeline, workers last wrote, and whether its commits waited for a standby. A server with another timeline
--- was promoted, and lacks what the former one did not hand on.
+-- On which server and timeline workers last wrote, and whether commits waited for a standby. A server with another timeline was promoted,
+-- and may lack what the former primary had not replicated.
 CREATE TABLE server_watch (
     one         boolean     PRIMARY KEY DEFAULT true CHECK (one),
     server_id   bigint,
     timeline    bigint,
     is_waiting  boolean,
     noted_at    timestamptz,
+    notes       bigint      NOT NULL DEFAULT 0,
     lacks_since timestamptz
 ) WITH (fillfactor = 50);
 INSERT INTO server_watch DEFAULT VALUES;
 COMMENT ON COLUMN server_watch.is_waiting IS 'whether a commit waits until a standby has it';
-COMMENT ON COLUMN server_watch.noted_at IS 'all that was committed before this instant is older in the log than this row';
+COMMENT ON COLUMN server_watch.noted_at IS 'a server that has this row has every commit before this instant';
+COMMENT ON COLUMN server_watch.notes IS 'rises with each note: a server with a lower number than a worker has seen lacks commits';
 COMMENT ON COLUMN server_watch.lacks_since IS 'commits from then on may be lost; null once an operator has resumed demotions';
 
 -- The demotion brake. A worker that demotes locks the row, so the limit holds across workers.

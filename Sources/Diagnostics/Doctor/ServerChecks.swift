@@ -107,7 +107,7 @@ struct ServerChecks {
         let row = try await pool.query(
             """
             SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-                   (SELECT count(*) FROM pg_catalog.pg_stat_replication)
+                   entitlement_sync.standbys()
             """
         ).one
         let (waits, standbys, following) = try row.decode(String.self, String.self, Int64.self)
@@ -116,15 +116,21 @@ struct ServerChecks {
             case ("off", _, _): "synchronous_commit is off: a crash may lose the last commits"
             case ("local", _, 1...): "synchronous_commit is local: a failover may lose the last commits"
             case (_, "", 1...): "synchronous_standby_names is empty: a failover may lose the last commits"
+            case ("on", let names, 0) where !names.isEmpty: "commits wait until a standby follows"
             default: nil
             }
-        let follow = following == 0 ? "no standby follows" : "\(following) standbys follow"
+        let follow =
+            switch following {
+            case 0: "no standby follows"
+            case 1: "1 standby follows"
+            default: "\(following) standbys follow"
+            }
         return Check(
             name: "durability",
             ok: fault == nil,
             detail: "\(follow); " + (fault ?? "a commit waits for \(standbys.isEmpty ? "the disk" : "a standby")"),
-            fix: "Set synchronous_standby_names (with Patroni: synchronous_mode and synchronous_mode_strict), and leave"
-                + " synchronous_commit on."
+            fix: "Have standbys follow, set synchronous_standby_names (with Patroni: synchronous_mode and"
+                + " synchronous_mode_strict), and leave synchronous_commit on."
         )
     }
 

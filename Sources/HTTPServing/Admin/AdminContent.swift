@@ -60,7 +60,7 @@ package enum HealthAnswer {
 /// Whether requests can be served.
 package enum Readiness: Sendable {
     case ready
-    /// The database does not answer, and requests wait for it: a load balancer has to go on sending them here.
+    /// The database does not answer, and requests wait for it: the answer is 200, so that a load balancer keeps this instance.
     case waiting
     case notReady
 

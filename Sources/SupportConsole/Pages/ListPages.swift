@@ -30,7 +30,7 @@ struct ListPages: Sendable {
         }
         desk.get("log", on: routes) { visit, request, _ in
             let before = try Form(queryOf: request)["before"].flatMap { Int64($0) }
-            let (rows, lag) = try await visit.report { pool in
+            let (rows, lag) = try await visit.report("audit") { pool in
                 try await DeskUsers(pool: pool, session: visit.digest).log(before: before)
             }
             let last = rows.count == 100 ? rows.last : nil

@@ -22,15 +22,16 @@ struct Visit: Sendable {
     /// What forms of this session carry.
     var formKey: String { FormKey(token).text }
 
-    /// Reads a report with its operator's session, from the standby for reports where there is one.
+    /// Reads a report with the operator's session, from the standby for reports where that can be.
     ///
-    /// A session of the last moments may not have arrived there; then, and where it can't be reached, the primary is asked.
+    /// The permission is the primary's word: the standby may not know yet that it was taken away.
     ///
     /// - Returns: what was read, and how far the standby is behind; `nil`: it is the primary's.
-    func report<Value>(_ read: (PostgresPool) async throws -> Value) async throws -> (value: Value, lag: String?) {
-        if let standby = desk.reports {
-            do { return (try await read(standby), try await StandbyLag.words(in: standby)) } catch is PostgresError {}
-        }
+    func report<Value>(
+        _ permission: String = "view",
+        _ read: (PostgresPool) async throws -> Value
+    ) async throws -> (value: Value, lag: String?) {
+        if may(permission), let found = try await desk.reports?.read(read) { return found }
         return (try await read(desk.pool), nil)
     }
 

@@ -72,7 +72,7 @@ package final class PatroniCluster: Sendable {
             read -r _
             for _ in 1 2 3; do
                 for pid in $(cat '\(directory)/pids' '\(directory)'/db?/postmaster.pid 2>/dev/null | grep -x '[0-9][0-9]*'); do
-                    grep -qs '\(directory)' "/proc/$pid/cmdline" && kill -KILL "$pid"
+                    grep -qsa '\(directory)' "/proc/$pid/cmdline" "/proc/$pid/environ" && kill -KILL "$pid"
                 done
                 sleep 0.2
             done
@@ -178,18 +178,27 @@ package final class PatroniCluster: Sendable {
                     """
                 ).one.decode(String.self)
             }
-            if found == states { return true }
+            // The server knows of a synchronous standby before Patroni has it on record as the one to promote.
+            if found == states, try await hasHeir() { return true }
             try await Task.sleep(for: .milliseconds(200))
             return false
         }
     }
 
-    /// Kills a server with its Patroni; `stalled`: for so long it had handed nothing on to its standbys.
-    package func kill(_ place: Int, stalled: Duration = .zero) async throws {
+    private func hasHeir() async throws -> Bool {
+        guard isSynchronous else { return true }
+        let member = members[try await primary()]
+        return try await Self.queue.run { member.hasHeir }
+    }
+
+    /// Kills a server with its Patroni.
+    ///
+    /// `stall`: what happens while it hands nothing on to its standbys, before it is killed; `nil`: it is killed at once.
+    package func kill(_ place: Int, after stall: (() async throws -> Void)? = nil) async throws {
         let victim = members[place]
-        if stalled > .zero {
+        if let stall {
             try await Self.queue.run { victim.stall() }
-            try await Task.sleep(for: stalled)
+            try await stall()
         }
         try await Self.queue.run { victim.kill() }
     }

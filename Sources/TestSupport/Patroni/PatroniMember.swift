@@ -10,6 +10,8 @@ final class PatroniMember: Sendable {
     private let front: Relay
     private let toEtcd: [Relay]
     private let data: String
+    private let restPort: UInt16
+    private let answer: String
     private let patroni: Daemon
 
     var clientPort: UInt16 { front.port }
@@ -23,11 +25,13 @@ final class PatroniMember: Sendable {
         front = Relay(to: port)
         toEtcd = etcd.map { Relay(to: $0) }
         data = "\(directory)/\(name)"
-        let rest = freeLoopbackPort()
+        restPort = freeLoopbackPort()
+        answer = "\(directory)/\(name).cluster"
         let own = [
             "PATRONI_NAME": name,
             "PATRONI_ETCD3_HOSTS": toEtcd.map { "127.0.0.1:\($0.port)" }.joined(separator: ","),
-            "PATRONI_RESTAPI_LISTEN": "127.0.0.1:\(rest)", "PATRONI_RESTAPI_CONNECT_ADDRESS": "127.0.0.1:\(rest)",
+            "PATRONI_RESTAPI_LISTEN": "127.0.0.1:\(restPort)",
+            "PATRONI_RESTAPI_CONNECT_ADDRESS": "127.0.0.1:\(restPort)",
             "PATRONI_POSTGRESQL_LISTEN": "127.0.0.1:\(port)",
             "PATRONI_POSTGRESQL_CONNECT_ADDRESS": "127.0.0.1:\(front.port)",
             "PATRONI_POSTGRESQL_DATA_DIR": data, "PATRONI_POSTGRESQL_BIN_DIR": binaries,
@@ -46,6 +50,14 @@ final class PatroniMember: Sendable {
     }
 
     func start() throws { try patroni.start() }
+
+    /// Whether Patroni has a standby on record that it would promote.
+    var hasHeir: Bool {
+        Files.remove(answer)
+        let url = "http://127.0.0.1:\(restPort)/cluster"
+        try? ChildProcess.run(["/usr/bin/env", "curl", "--silent", "--max-time", "2", url], log: answer)
+        return (try? Files.read(answer))?.contains("\"sync_standby\"") ?? false
+    }
 
     /// Kills Patroni, the server and all its sessions, as a machine does that loses its power.
     func kill() {

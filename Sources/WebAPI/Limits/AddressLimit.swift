@@ -68,7 +68,7 @@ struct InFlightLimit: RouterMiddleware {
         return response
     }
 
-    /// Given back at the latest with the last reference: a stream that never began to be written has none.
+    /// Given back with its last reference at the latest, so also where a stream is never written.
     final class Place: Sendable {
         private let counts: ClientCounts
         private let client: String

@@ -45,18 +45,24 @@ final class BodyBudget: Sendable {
     }
 
     final class Body: Sendable {
-        let bytes: ByteBuffer
+        private let content: Mutex<ByteBuffer?>
         private let budget: BodyBudget
         private let number: Int
 
+        /// What was read; nothing once it was given back.
+        var bytes: ByteBuffer { content.withLock { $0 } ?? ByteBuffer() }
+
         fileprivate init(_ bytes: ByteBuffer, _ budget: BodyBudget, _ number: Int) {
-            self.bytes = bytes
+            content = Mutex(bytes)
             self.budget = budget
             self.number = number
         }
 
         /// Says that nothing is left of it in memory.
-        func giveBack() { budget.forget(number) }
+        func giveBack() {
+            content.withLock { $0 = nil }
+            budget.forget(number)
+        }
 
         deinit { budget.forget(number) }
     }

@@ -97,7 +97,9 @@ extension Problem {
 
 extension PostgresError {
     /// Whether the same request may be served in a moment, as once a failover is over.
-    var isDatabaseAway: Bool { isConnectionFailure || isRetryable }
+    ///
+    /// Not a lock or a full pool, for which those that come later would wait as well.
+    var isDatabaseUnavailable: Bool { isConnectionFailure }
 }
 
 /// What the caller is answered where the database refuses.

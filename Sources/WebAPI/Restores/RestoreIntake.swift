@@ -16,20 +16,20 @@ package final class RestoreIntake: Service {
     private static let large = 32 << 10
 
     private let requests: AppRequests
-    private let patience: Duration
+    private let databaseWait: Duration
     private let isStopping = Atomic(false)
     private let batcher: RequestBatcher<RestoreWish, Answer>
 
     /// Makes an intake that takes nothing before it runs.
     ///
-    /// `patience`: how long a restore waits for a database that is away. `onArrivals`: called once restores have been
+    /// `databaseWait`: how long a restore waits for a database that is unavailable. `onArrivals`: called once restores have been
     /// queued, and where it is unknown whether they were.
-    init(requests: AppRequests, patience: Duration = .zero, onArrivals: @escaping @Sendable () -> Void = {}) {
+    init(requests: AppRequests, databaseWait: Duration = .zero, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
-        self.patience = patience
+        self.databaseWait = databaseWait
         // PostgreSQL keeps the subtransactions of a batch of so many in memory.
-        batcher = RequestBatcher(batch: 50, waiting: 20_000, interval: .milliseconds(6), patience: patience) {
-            wishes throws(DatabaseAway) in
+        batcher = RequestBatcher(batch: 50, waiting: 20_000, interval: .milliseconds(6), databaseWait: databaseWait) {
+            wishes throws(DatabaseUnavailable) in
             do throws(PostgresError) {
                 let answers = try await requests.restores(wishes).map(Self.answer)
                 if answers.contains(where: { if case .taken = $0 { true } else { false } }) { onArrivals() }
@@ -37,9 +37,9 @@ package final class RestoreIntake: Service {
             } catch {
                 // They may be there all the same; what comes even later is found by polling.
                 onArrivals()
-                // A restore that arrived is joined by the one that is asked for again.
-                if error.isDatabaseAway { throw DatabaseAway() }
-                // What one of them sent has spoiled it for all.
+                // A restore that arrived is joined when it is asked for again.
+                if error.isDatabaseUnavailable { throw DatabaseUnavailable() }
+                // One that the database refuses fails the batch: each is asked for alone.
                 return error.code == .serverError ? wishes.map { _ in .alone } : nil
             }
         }
@@ -54,7 +54,7 @@ package final class RestoreIntake: Service {
         }
     }
 
-    /// Asks for a restore; `arrival`: when the request came, from which its patience counts.
+    /// Asks for a restore; `arrival`: when the request came, from which its wait counts.
     ///
     /// - Throws: `PostgresError`, as `AppRequests.restore(_:)` does; `closed` where the database can't be had, too many
     ///   wait or the process ends.
@@ -78,14 +78,14 @@ package final class RestoreIntake: Service {
     ) async throws(PostgresError) -> AppRequests.Accepted {
         while true {
             do throws(PostgresError) { return try await requests.restore(wish) } catch {
-                guard error.isDatabaseAway, ContinuousClock.now < arrival + patience,
+                guard error.isDatabaseUnavailable, ContinuousClock.now < arrival + databaseWait,
                     !isStopping.load(ordering: .relaxed), (try? await Task.sleep(for: .milliseconds(500))) != nil
                 else { throw error }
             }
         }
     }
 
-    /// Ends the wait for a database that is away.
+    /// Ends the wait for the database.
     func stopWaiting() {
         isStopping.store(true, ordering: .relaxed)
         batcher.stopWaiting()

@@ -16,22 +16,22 @@ package struct APIServices: Sendable {
 }
 
 extension APIServices {
-    /// `patience` is how long webhooks and restores wait for a database that is away.
+    /// `databaseWait` is how long webhooks and restores wait for a database that is unavailable.
     ///
     /// `onArrivals` is called once restores have been queued, and where it is unknown whether they were.
     package init(
         requests: AppRequests,
         statusHub: StatusHub,
         inbox: Inbox,
-        patience: Duration = .zero,
+        databaseWait: Duration = .zero,
         logger: Logger,
         onArrivals: @escaping @Sendable () -> Void
     ) {
         self.init(
             requests: requests,
             statusHub: statusHub,
-            restores: RestoreIntake(requests: requests, patience: patience, onArrivals: onArrivals),
-            events: EventIntake(inbox: inbox, patience: patience, logger: logger)
+            restores: RestoreIntake(requests: requests, databaseWait: databaseWait, onArrivals: onArrivals),
+            events: EventIntake(inbox: inbox, databaseWait: databaseWait, logger: logger)
         )
     }
 

@@ -10,16 +10,16 @@ func untilShutdown(_ loops: [@Sendable () async -> Void]) async {
     }
 }
 
-/// The database can't be had at the moment: what was asked for may be done in a while.
-struct DatabaseAway: Error {}
+/// The database is unavailable: the work can be tried again later.
+struct DatabaseUnavailable: Error {}
 
 /// Answers many requests in few transactions: while one is under way, the next ones wait for theirs.
 ///
 /// Each transaction costs a commit and a way to the database and back; a machine that does one for each request has no
-/// time for anything else. While the database is away, as in a failover, requests wait for it.
+/// time for anything else. While the database is unavailable, as in a failover, requests wait for it.
 final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
     typealias Instant = ContinuousClock.Instant
-    private typealias Done = Result<[Answer]?, DatabaseAway>
+    private typealias Done = Result<[Answer]?, DatabaseUnavailable>
 
     private struct Waiting {
         var number: Int
@@ -39,13 +39,13 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
         var callers: [Int: Caller] = [:]
         var nextNumber = 0
         var isOpen = true
-        /// The last work found no database.
+        /// The last work found the database unavailable.
         var isAway = false
-        /// Requests wait for a database that is away.
-        var mayWait: Bool
+        /// Requests wait for a database that is unavailable.
+        var acceptsWaiters: Bool
     }
 
-    /// Between two tries to reach a database that is away, at first.
+    /// Between two tries to reach the database, at first.
     private static var shortest: Duration { .milliseconds(100) }
 
     /// In one transaction.
@@ -54,34 +54,34 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
     private let most: Int
     /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
     private let interval: Duration
-    /// How long a request waits for a database that is away.
-    private let patience: Duration
-    private let work: @Sendable ([Item]) async throws(DatabaseAway) -> [Answer]?
+    /// How long a request waits for a database that is unavailable.
+    private let databaseWait: Duration
+    private let work: @Sendable ([Item]) async throws(DatabaseUnavailable) -> [Answer]?
     private let state: Mutex<State>
     private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
     /// Makes one that does nothing before it runs.
     ///
     /// `work`: answers each of some items, in their order; `nil`: nothing can be done for any caller that waits. What it
-    /// throws `DatabaseAway` for is tried again, so it may be done twice.
+    /// throws `DatabaseUnavailable` for is tried again, so it may be done twice.
     init(
         batch: Int,
         waiting: Int,
         interval: Duration,
-        patience: Duration = .zero,
-        work: @escaping @Sendable ([Item]) async throws(DatabaseAway) -> [Answer]?
+        databaseWait: Duration = .zero,
+        work: @escaping @Sendable ([Item]) async throws(DatabaseUnavailable) -> [Answer]?
     ) {
         self.batch = batch
         most = waiting
         self.interval = interval
-        self.patience = patience
+        self.databaseWait = databaseWait
         self.work = work
-        state = Mutex(State(mayWait: patience > .zero))
+        state = Mutex(State(acceptsWaiters: databaseWait > .zero))
     }
 
     /// Has something done.
     ///
-    /// `arrival`: when the request came, from which its patience counts.
+    /// `arrival`: when the request came, from which its wait counts.
     ///
     /// - Returns: the answer; `nil`: nothing was done, or that is unknown; also for a cancelled task.
     func ask(_ item: Item, since arrival: Instant = .now) async -> Answer? {
@@ -91,10 +91,12 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
         }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let waits = state.withLock { [patience] state in
+                let waits = state.withLock { [databaseWait] state in
                     guard state.isOpen, !Task.isCancelled, state.waiting.count < most else { return false }
                     state.waiting.append(Waiting(number: number, item: item))
-                    state.callers[number] = Caller(deadline: arrival + patience, continuation: continuation)
+                    // However long it took to arrive: a database that answers has the time for it.
+                    let deadline = max(arrival + databaseWait, .now + min(databaseWait, .seconds(5)))
+                    state.callers[number] = Caller(deadline: deadline, continuation: continuation)
                     return true
                 }
                 if waits { signal.continuation.yield() } else { continuation.resume(returning: nil) }
@@ -113,10 +115,15 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
     /// Those whose work has not begun.
     var waitingCount: Int { state.withLock { $0.waiting.count } }
 
-    /// Ends the wait for a database that is away, now and from now on.
+    /// Ends the wait for the database, now and from now on.
     func stopWaiting() {
         let isAway = state.withLock { state in
-            state.mayWait = false
+            state.acceptsWaiters = false
+            // What is under way may still end; a server that hangs does not keep the process.
+            let latest = ContinuousClock.now + .seconds(1)
+            state.callers = state.callers.mapValues { caller in
+                Caller(deadline: min(caller.deadline, latest), continuation: caller.continuation)
+            }
             return state.isAway
         }
         if isAway { end { _ in true } }
@@ -133,7 +140,7 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
             }
             let began = ContinuousClock.now
             let done = await inTime { [work] in
-                do throws(DatabaseAway) { return .success(try await work(batch.map(\.item))) } catch {
+                do throws(DatabaseUnavailable) { return .success(try await work(batch.map(\.item))) } catch {
                     return .failure(error)
                 }
             }
@@ -158,7 +165,7 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
 
     /// Works, while those whose time is over are given up: a server that hangs keeps callers no longer than one that is gone.
     private func inTime(_ work: @escaping @Sendable () async -> Done) async -> Done {
-        guard patience > .zero else { return await work() }
+        guard databaseWait > .zero else { return await work() }
         return await withTaskGroup(of: Done?.self) { group in
             group.addTask { await work() }
             group.addTask {
@@ -166,8 +173,9 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
                     let now = ContinuousClock.now
                     self.end { $0.deadline <= now }
                     let next = self.state.withLock { $0.callers.values.lazy.map(\.deadline).min() }
-                    let pause = now + min(self.patience, .milliseconds(50))
-                    try? await Task.sleep(until: max(next ?? pause, pause), clock: .continuous)
+                    // Not too often, and not too late for one that was brought forward.
+                    let (soonest, latest) = (now + .milliseconds(50), now + .milliseconds(500))
+                    try? await Task.sleep(until: min(max(next ?? latest, soonest), latest), clock: .continuous)
                 }
                 return nil
             }
@@ -175,15 +183,15 @@ final class RequestBatcher<Item: Sendable, Answer: Sendable>: Sendable {
                 group.cancelAll()
                 return done
             }
-            return .failure(DatabaseAway())
+            return .failure(DatabaseUnavailable())
         }
     }
 
-    /// Puts a batch back before all others; `false`: callers don't wait for a database that is away.
+    /// Puts a batch back before all others; `false`: callers don't wait for the database.
     private func putBack(_ batch: [Waiting]) -> Bool {
         state.withLock { state in
             state.isAway = true
-            guard state.mayWait else { return false }
+            guard state.acceptsWaiters else { return false }
             state.waiting.insert(contentsOf: batch.filter { state.callers[$0.number] != nil }, at: 0)
             return true
         }

@@ -7,30 +7,35 @@ import Synchronization
 
 /// Keeps stores' events, many of one store in one transaction; no store waits for another's.
 ///
-/// While the database is away they are held in memory, for a store that is refused comes back after an hour, or not at all.
+/// While the database is unavailable they are held in memory: a store that is answered 503 may send again only after an hour.
 package final class EventIntake: Service {
-    /// What may be held at once.
+    /// What may be held at once; half of it for one store.
     struct Room: Sendable {
         var events = 5000
         /// Of their bodies.
         var bytes = 64 << 20
     }
 
+    private struct Held {
+        var events = 0
+        var bytes = 0
+    }
+
     private let sources: [Store: RequestBatcher<Inbox.Event, Bool>]
     private let room: Room
-    private let held = Mutex<(events: Int, bytes: Int)>((0, 0))
+    private let held = Mutex<[Store: Held]>([:])
 
     /// Makes an intake that keeps nothing before it runs.
     ///
-    /// `patience`: how long an event waits for a database that is away.
-    convenience init(inbox: Inbox, patience: Duration, logger: Logger) {
-        self.init(patience: patience, logger: logger) { events, source throws(PostgresError) in
+    /// `databaseWait`: how long an event waits for a database that is unavailable.
+    convenience init(inbox: Inbox, databaseWait: Duration, logger: Logger) {
+        self.init(databaseWait: databaseWait, logger: logger) { events, source throws(PostgresError) in
             try await inbox.accept(events, from: source)
         }
     }
 
     init(
-        patience: Duration = .zero,
+        databaseWait: Duration = .zero,
         room: Room = Room(),
         logger: Logger,
         keep: @escaping @Sendable ([Inbox.Event], Store) async throws(PostgresError) -> Void
@@ -43,12 +48,12 @@ package final class EventIntake: Service {
                     batch: 500,
                     waiting: room.events,
                     interval: .zero,
-                    patience: patience
-                ) { events throws(DatabaseAway) in
+                    databaseWait: databaseWait
+                ) { events throws(DatabaseUnavailable) in
                     do throws(PostgresError) { try await keep(events, source) } catch {
                         complaints.add(events.count, of: source, error)
                         // What is on record already is not kept twice.
-                        if error.isDatabaseAway { throw DatabaseAway() }
+                        if error.isDatabaseUnavailable { throw DatabaseUnavailable() }
                         return nil
                     }
                     return events.map { _ in true }
@@ -62,18 +67,30 @@ package final class EventIntake: Service {
     ///
     /// - Returns: whether it is committed; `false`: the sender has to send it again.
     func accept(_ event: StoreEvent, body: [UInt8], since arrival: ContinuousClock.Instant = .now) async -> Bool {
-        let hasRoom = held.withLock { [room] held in
-            guard held.events < room.events, held.bytes + body.count <= room.bytes else { return false }
-            held = (held.events + 1, held.bytes + body.count)
-            return true
-        }
-        guard hasRoom else { return false }
-        defer { held.withLock { $0 = ($0.events - 1, $0.bytes - body.count) } }
+        guard take(1, body.count, for: event.source) else { return false }
+        defer { _ = take(-1, -body.count, for: event.source) }
         let kept = Inbox.Event(keeping: event, body: body)
         return await sources[event.source]?.ask(kept, since: arrival) ?? false
     }
 
-    /// Ends the wait for a database that is away.
+    /// Takes room, or gives it back; `false`: there is none.
+    private func take(_ events: Int, _ bytes: Int, for source: Store) -> Bool {
+        held.withLock { [room] held in
+            let all = held.values.reduce(into: Held()) {
+                $0 = Held(events: $0.events + $1.events, bytes: $0.bytes + $1.bytes)
+            }
+            let own = held[source] ?? Held()
+            if events > 0 {
+                guard all.events < room.events, all.bytes + bytes <= room.bytes, own.events < room.events / 2,
+                    own.bytes + bytes <= room.bytes / 2
+                else { return false }
+            }
+            held[source] = Held(events: own.events + events, bytes: own.bytes + bytes)
+            return true
+        }
+    }
+
+    /// Ends the wait for the database.
     func stopWaiting() {
         for batcher in sources.values { batcher.stopWaiting() }
     }
@@ -102,7 +119,7 @@ private final class Complaints: Sendable {
         }
         guard let total else { return }
         logger.warning(
-            "events could not be kept; after a while their senders have to send them again",
+            "events could not be kept yet; after HTTP_DATABASE_WAIT_SECONDS their senders have to send them again",
             metadata: [
                 "event.source": "\(source.rawValue)", "event.count": "\(total)",
                 "error.code": "\((error as? PostgresError)?.code.rawValue ?? "other")",

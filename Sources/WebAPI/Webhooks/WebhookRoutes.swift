@@ -83,7 +83,7 @@ struct WebhookRoutes: Sendable {
 
     /// Keeps an event of a store that has shown who it is.
     ///
-    /// It counts neither for the address any more nor among the bodies under way: what the intake holds has its own limit.
+    /// From here on it counts neither for its address nor in the body budget: what the intake holds has its own limit.
     private func keep(_ event: StoreEvent, _ taken: BodyBudget.Body, _ context: APIContext) async throws -> Response {
         let body = Array(taken.bytes.readableBytesView)
         context.place?.giveBack()

@@ -142,7 +142,8 @@ struct FailoverScene: Sendable {
 
     /// Doctor's findings about invariants and about commits.
     func findings() async throws -> [String] {
-        let ending = try await site.run("doctor", "--quiet")
+        let ending = try await site.run("doctor")
+        try #require(ending.code == 0 && ending.out.contains("ok  schema: "), "\(ending)")
         return ending.out.split(separator: "\n").filter { $0.hasPrefix("!!") }.map(String.init).filter {
             $0.contains("law.") || $0.contains("commits_") || $0.contains("durability") || $0.contains("paused.")
         }

@@ -6,7 +6,8 @@ import Testing
 /// A cluster of servers under Patroni whose primary dies, is replaced or is cut off while everything is at work.
 @Suite(
     .serialized,
-    .enabled(if: PatroniCluster.isAvailable, "only root may run servers as postgres, with patroni and etcd")
+    .enabled(if: PatroniCluster.isAvailable, "only root may run servers as postgres, with patroni and etcd"),
+    .timeLimit(.minutes(FaultRuns.isFull ? 60 : 10))
 )
 struct FailoverTests {
     /// What happens in a round.
@@ -79,7 +80,11 @@ struct FailoverTests {
             try await FailoverScene.with(cluster, FailoverTraffic(count, of: .changes, rate: 20)) { scene in
                 let site = scene.site
                 async let sent: Void = scene.traffic.send(to: scene.endpoint, of: scene.endpoints)
-                try await Self.pass(.killedWhileStalled, 0, cluster, scene)
+                // What is acknowledged meanwhile is on no other server.
+                try await Self.pass(.killedWhileStalled, 0, cluster, scene) {
+                    let before = scene.traffic.acceptedCount
+                    try await eventually("nothing is acknowledged") { scene.traffic.acceptedCount > before + 30 }
+                }
                 try await sent
                 try await scene.untilAtRest()
                 let lost = try await scene.missing(upTo: count).count
@@ -104,6 +109,7 @@ struct FailoverTests {
                 // What is left to say of it, and that it may happen again.
                 let findings = try await scene.findings()
                 #expect(findings.allSatisfy { $0.contains("commits_") || $0.contains("durability") }, "\(findings)")
+                #expect(findings.contains { $0.contains("alarm.commits_lost") }, "\(findings)")
             }
         }
     }
@@ -129,11 +135,20 @@ struct FailoverTests {
     }
 
     /// Has something happen to the primary, and waits until the cluster is whole again.
+    ///
+    /// - Parameters:
+    ///   - round: what happens.
+    ///   - number: which round it is.
+    ///   - cluster: what it happens to.
+    ///   - scene: who is at work meanwhile.
+    ///   - stall: what happens while a primary hands nothing on, before it is killed.
+    /// - Throws: where the cluster does not come to it.
     private static func pass(
         _ round: Round,
         _ number: Int,
         _ cluster: PatroniCluster,
-        _ scene: FailoverScene
+        _ scene: FailoverScene,
+        stall: @escaping () async throws -> Void = { try await Task.sleep(for: .seconds(2)) }
     ) async throws {
         let traffic = scene.traffic
         // Both workers and everything that is sent are under way.
@@ -143,7 +158,7 @@ struct FailoverTests {
         switch round {
         case .killedWhileStalled, .killed, .killedWithEtcd:
             if round == .killedWithEtcd { try await cluster.killEtcd(number % 3) }
-            try await cluster.kill(primary, stalled: round == .killedWhileStalled ? .seconds(2) : .zero)
+            try await cluster.kill(primary, after: round == .killedWhileStalled ? stall : nil)
         case .cutOff: cluster.cutOff(primary)
         case .switchover: try await cluster.switchOver()
         }

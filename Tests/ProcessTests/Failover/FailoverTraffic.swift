@@ -126,6 +126,10 @@ final class FailoverTraffic: Sendable {
                 return
             }
             try #require(answer == nil || answer?.status == 503, "\(item): \(String(describing: answer))")
+            try #require(
+                endpoint.program.isRunning,
+                "the process that serves has ended: \(endpoint.program.err.suffix(2000))"
+            )
             try await Task.sleep(for: .milliseconds(200))
         }
     }
