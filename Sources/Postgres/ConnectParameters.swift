@@ -7,10 +7,10 @@ struct ConnectParameters: Sendable {
     /// libpq's defaults, from the `PG*` variables and the service file; read, not handed over.
     private let defaults: [String: String]
 
-    /// Lets the kernel notice within about a minute that a peer is gone: the first three while we only wait, as a
-    /// listener does, the last (milliseconds) while what we sent is not acknowledged.
+    /// Lets the kernel notice that a peer is gone before another server has taken over: the first three within 25 seconds
+    /// while we only wait, as a listener does, the last (milliseconds) while what we sent is not acknowledged.
     private static let patience = [
-        "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "60000",
+        "keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "3", "tcp_user_timeout": "15000",
     ]
 
     /// Throws `.configuration`, without libpq's own words: they quote the string, password and all.

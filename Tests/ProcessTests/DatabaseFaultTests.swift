@@ -88,7 +88,8 @@ struct DatabaseFaultTests {
                 user: "process_tests_visitor"
             )
             let advice = [
-                "migrate": "migrate as the database's owner", "worker": "grant it the role entitlement_sync_worker",
+                "migrate": "migrate as the owner of the host's tables",
+                "worker": "grant it the role entitlement_sync_worker",
                 "bench": "as a user with CREATEDB",
             ]
             for command in Command.all {

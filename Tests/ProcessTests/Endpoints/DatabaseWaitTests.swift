@@ -130,7 +130,10 @@ struct DatabaseWaitTests {
                 try await eventually("nobody waits") {
                     try await endpoint.ask(.get, "/health/ready").text.hasSuffix("waiting for the database\n")
                 }
-                try await Task.sleep(for: .milliseconds(500))
+                // All have come; nothing shows that each was read as well.
+                let all = crowd.webhooks.count + crowd.callers.count
+                try await eventually("requests do not come") { try endpoint.connections >= all }
+                try await Task.sleep(for: .seconds(3))
                 let ending = try await endpoint.close()
                 #expect(ending.code == 0 && ending.took < .seconds(60), "\(ending)")
             }

@@ -28,7 +28,7 @@ struct FailoverTests {
     }
 
     /// What is sent, and how fast: for as long as all rounds take.
-    private static let (count, rate) = FaultRuns.isFull ? (24_000, 20.0) : (900, 20.0)
+    private static let (count, rate) = FaultRuns.isFull ? (10_800, 12.0) : (900, 20.0)
 
     @Test(
         "No acknowledged job, event or ticket is lost where commits wait for a standby, whatever happens to the primary"

@@ -76,8 +76,8 @@ BEGIN
                    count(*) FILTER (WHERE q.owner IS NULL AND q.due > clock_timestamp()) AS delayed
               FROM queue AS q) AS n
      CROSS JOIN LATERAL (VALUES ('due now', 1, n.queued), ('running', 2, n.running), ('waiting for their time', 3, n.delayed),
-                                ('dead', 4, (SELECT count(*) FROM dead_job AS h
-                                             WHERE (NOT owns OR NOT is_own_account(who.id, h.user_key))))) 
+                                ('dead', 4, (SELECT count(*) FROM job_history AS h
+                                             WHERE h.state = 'dead' AND (NOT owns OR NOT is_own_account(who.id, h.user_key))))) 
            AS x(bar, place, figure);
 END
 $$;
