@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import SupportDesk
+import Synchronization
 import TestSupport
 import Testing
 
@@ -15,13 +16,14 @@ struct Staff: Sendable {
     /// Holds what they have, each in a folder of their name.
     let folder: String
 
-    /// What everybody has since they enrolled, by name.
-    private static let enrolled = Slot<[String: Operator.Belongings]>()
+    /// What everybody has since they enrolled, by the port of the server and by name.
+    private static let enrolled = Mutex<[UInt16: [String: Operator.Belongings]]>([:])
 
     /// Lets them come to a site that was made from `.staffed`; they stay until `leave()`.
     init(at site: Site) async throws {
         let folder = FileManager.default.temporaryDirectory.path + "/staff-\(UUID().uuidString)"
-        let belongings = try #require(Self.enrolled.value, "the site was not made from the template")
+        let port = try site.database.server.port
+        let belongings = try #require(Self.enrolled.withLock { $0[port] }, "the site was not made from the template")
         func arrive(_ name: String) throws -> Operator {
             try Operator(try #require(belongings[name]), folder: "\(folder)/\(name)", at: site)
         }
@@ -76,7 +78,8 @@ struct Staff: Sendable {
             )
         }
         let all = try [root, second, bea, cid].map { ($0.name, try $0.belongings()) }
-        enrolled.value = Dictionary(all) { $1 }
+        let port = try #require(url.firstMatch(of: /port=(\d+)/).flatMap { UInt16($0.1) })
+        enrolled.withLock { $0[port] = Dictionary(all) { $1 } }
     }
 
     private static func admin(_ name: String, _ folder: String, _ settings: [String: String]) async throws -> Operator {
