@@ -112,7 +112,22 @@ package final class PatroniCluster: Sendable {
             )
         }
         for daemon in etcd { try daemon.start() }
+        // Patroni does not bear with an etcd that has not agreed on its version yet; an init system starts it again.
+        for port in etcdPorts { try Self.awaitAgreement(of: port, in: directory) }
         for member in members { try member.start() }
+    }
+
+    /// Waits until a member of etcd knows the version that all of them speak.
+    private static func awaitAgreement(of port: UInt16, in directory: String) throws {
+        let answer = "\(directory)/etcd.version"
+        for _ in 0..<300 {
+            Files.remove(answer)
+            let url = "http://127.0.0.1:\(port)/version"
+            try? ChildProcess.run(["/usr/bin/env", "curl", "--silent", "--max-time", "2", url], log: answer)
+            if let said = try? Files.read(answer), said.contains("\"etcdcluster\":\"3") { return }
+            usleep(100_000)
+        }
+        throw ChildProcess.Failure(description: "etcd does not agree on its version")
     }
 
     // MARK: For clients

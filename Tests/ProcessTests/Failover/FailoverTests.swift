@@ -7,7 +7,7 @@ import Testing
 @Suite(
     .serialized,
     .enabled(if: PatroniCluster.isAvailable, "only root may run servers as postgres, with patroni and etcd"),
-    .timeLimit(.minutes(FaultRuns.isFull ? 60 : 10))
+    .timeLimit(.minutes(FaultRuns.isFull ? 60 : 30))
 )
 struct FailoverTests {
     /// What happens in a round.
