@@ -5,6 +5,7 @@ enum ServerUser {
     /// `nil`: this process's own user.
     static let name: String? = {
         guard getuid() == 0 else { return nil }
+        // Accounts of the system: that of Debian's package, else the one without rights that each system has.
         return ["postgres", "nobody"].first { getpwnam($0) != nil }
     }()
 

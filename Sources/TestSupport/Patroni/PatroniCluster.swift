@@ -43,6 +43,7 @@ package final class PatroniCluster: Sendable {
     package static func start(synchronous isSynchronous: Bool = true) async throws -> PatroniCluster {
         let cluster = try await queue.run { try PatroniCluster(synchronous: isSynchronous) }
         do {
+            try await cluster.startAll()
             try await cluster.untilWhole()
             return cluster
         } catch {
@@ -111,23 +112,28 @@ package final class PatroniCluster: Sendable {
                 values: Dictionary(uniqueKeysWithValues: secrets)
             )
         }
-        for daemon in etcd { try daemon.start() }
-        // Patroni does not bear with an etcd that has not agreed on its version yet; an init system starts it again.
-        for port in etcdPorts { try Self.awaitAgreement(of: port, in: directory) }
-        for member in members { try member.start() }
     }
 
-    /// Waits until a member of etcd knows the version that all of them speak.
-    private static func awaitAgreement(of port: UInt16, in directory: String) throws {
-        let answer = "\(directory)/etcd.version"
-        for _ in 0..<300 {
-            Files.remove(answer)
-            let url = "http://127.0.0.1:\(port)/version"
-            try? ChildProcess.run(["/usr/bin/env", "curl", "--silent", "--max-time", "2", url], log: answer)
-            if let said = try? Files.read(answer), said.contains("\"etcdcluster\":\"3") { return }
-            usleep(100_000)
+    /// Starts etcd, and the members once etcd has agreed on its version: a Patroni that comes earlier ends.
+    private func startAll() async throws {
+        try await Self.queue.run { [etcd] in for daemon in etcd { try daemon.start() } }
+        for port in etcdPorts {
+            try await eventually("etcd does not agree on its version") {
+                let said = await Self.answer(of: "http://127.0.0.1:\(port)/version", in: "\(directory)/etcd.version")
+                return said.contains("\"etcdcluster\":\"3")
+            }
         }
-        throw ChildProcess.Failure(description: "etcd does not agree on its version")
+        try await Self.queue.run { [members] in for member in members { try member.start() } }
+    }
+
+    /// What an address answers, which `file` holds meanwhile; empty where nothing does.
+    private static func answer(of url: String, in file: String) async -> String {
+        let said = try? await queue.run {
+            Files.remove(file)
+            try ChildProcess.run(["/usr/bin/env", "curl", "--silent", "--max-time", "2", url], log: file)
+            return try Files.read(file)
+        }
+        return said ?? ""
     }
 
     // MARK: For clients
@@ -200,10 +206,11 @@ package final class PatroniCluster: Sendable {
         }
     }
 
+    /// Whether Patroni has a standby on record that it would promote, where it needs one.
     private func hasHeir() async throws -> Bool {
         guard isSynchronous else { return true }
-        let member = members[try await primary()]
-        return try await Self.queue.run { member.hasHeir }
+        let url = members[try await primary()].clusterURL
+        return await Self.answer(of: url, in: "\(directory)/cluster").contains("\"sync_standby\"")
     }
 
     /// Kills a server with its Patroni.

@@ -11,7 +11,6 @@ final class PatroniMember: Sendable {
     private let toEtcd: [Relay]
     private let data: String
     private let restPort: UInt16
-    private let answer: String
     private let patroni: Daemon
 
     var clientPort: UInt16 { front.port }
@@ -26,7 +25,6 @@ final class PatroniMember: Sendable {
         toEtcd = etcd.map { Relay(to: $0) }
         data = "\(directory)/\(name)"
         restPort = freeLoopbackPort()
-        answer = "\(directory)/\(name).cluster"
         let own = [
             "PATRONI_NAME": name,
             "PATRONI_ETCD3_HOSTS": toEtcd.map { "127.0.0.1:\($0.port)" }.joined(separator: ","),
@@ -51,13 +49,8 @@ final class PatroniMember: Sendable {
 
     func start() throws { try patroni.start() }
 
-    /// Whether Patroni has a standby on record that it would promote.
-    var hasHeir: Bool {
-        Files.remove(answer)
-        let url = "http://127.0.0.1:\(restPort)/cluster"
-        try? ChildProcess.run(["/usr/bin/env", "curl", "--silent", "--max-time", "2", url], log: answer)
-        return (try? Files.read(answer))?.contains("\"sync_standby\"") ?? false
-    }
+    /// Where Patroni says who is in the cluster.
+    var clusterURL: String { "http://127.0.0.1:\(restPort)/cluster" }
 
     /// Kills Patroni, the server and all its sessions, as a machine does that loses its power.
     func kill() {

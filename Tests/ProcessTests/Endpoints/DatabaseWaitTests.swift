@@ -91,6 +91,7 @@ struct DatabaseWaitTests {
                 // Other questions are answered at once.
                 let asked = try await crowd.callers[0].ask(.get, "/v1/entitlement")
                 #expect(asked.status == 503, "\(asked)")
+                // The server stays away meanwhile.
                 try await Task.sleep(for: .seconds(2))
                 try await server.start()
             }

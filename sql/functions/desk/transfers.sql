@@ -123,7 +123,8 @@ BEGIN
     END IF;
     PERFORM end_approvals(t.id, ending_for(lack));
     PERFORM stop_transfer(x, lack);
-    -- With the facts of which one forbids it; a chargeback that the evidence does not have yet is the reason where none does.
+    -- Records the facts of the evidence: the desk names those that forbid a transfer. With none of them the reason is a chargeback that is
+    -- newer than the evidence.
     said := jsonb_build_object('reason', lack)
          || CASE WHEN lack = 'hindrance' THEN jsonb_build_object('facts', e.facts) ELSE '{}' END;
     PERFORM note_step(which, 'stopped', said);
