@@ -57,7 +57,8 @@ func tests(
 
 /// The console's pages.
 let templates = [
-    "arrive", "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue", "runs",
+    "apps", "arrive", "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue",
+    "runs",
     "search", "signin", "terminal", "ticket", "user",
 ]
 
@@ -108,7 +109,7 @@ let package = Package(
         target("Schedules"),
         target("FaultPoints"),
         target("Postgres", ["CLibPQ", "CLinux", logging, metrics]),
-        target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics]),
+        target("Transport", ["CLibCurl", "CLinux", "Telemetry", httpTypes, logging, metrics]),
         target("TextFormats", ["Entitlements"]),
         target(
             "SignedTokens",
@@ -177,8 +178,8 @@ let package = Package(
         target(
             "SupportConsole",
             [
-                "Entitlements", "HTTPServing", "Postgres", "Runs", "SignedTokens", "SupportDesk", "TextFormats",
-                hummingbird,
+                "Entitlements", "HTTPServing", "Postgres", "Runs", "SignedTokens", "SupportDesk", "Telemetry",
+                "TextFormats", hummingbird,
                 httpTypes, lifecycle, logging, mustache, nioCore, crypto,
             ],
             resources: [
@@ -195,7 +196,7 @@ let package = Package(
         target(
             "WebAPI",
             [
-                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreEvents", "TextFormats",
+                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreEvents", "Telemetry", "TextFormats",
                 "UserRequests", hummingbird, httpTypes, lifecycle, logging, metrics, deque, nioCore, nioHTTP1, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
@@ -206,7 +207,7 @@ let package = Package(
                 "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "HTTPServing", "Ledger", "Migrations",
                 "Outbox", "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "SignedTokens",
                 "StoreClients", "StoreEvents", "SupportConsole", "SupportDesk", "Telemetry", "Transport",
-                "UserRequests", "WebAPI", arguments, lifecycle, logging, metrics, unixSignals, x509,
+                "UserRequests", "WebAPI", arguments, hummingbird, lifecycle, logging, metrics, unixSignals, x509,
             ]
         ),
         target(

@@ -16,7 +16,7 @@ SELECT apply_privileges(ARRAY(
         ('api', 'schema', 'USAGE',
          'entitlement_sync'),
         ('api', 'table', 'SELECT',
-         'schema_release'),
+         'installation schema_release'),
         ('api', 'function', 'EXECUTE',
          'accept_events app_restores consent_to_transfer entitlement_answer estimated_wait host_id id_time reference_of
          reply_to_ticket restore_answers take_requests ticket_answers'),
@@ -34,7 +34,8 @@ SELECT apply_privileges(ARRAY(
          'upkeep'),
         ('worker', 'table', 'SELECT',
          'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision dead_job
-         evidence_request job_decision leader owner_window past_decision past_observation product product_access role_privilege run
+         evidence_request installation job_decision leader owner_window past_decision past_observation product product_access
+         role_privilege run
          run_backfill run_change run_part sandbox_user schema_release store_absence store_knowledge ticket_approval
          ticket_event ticket_evidence ticket_move ticket_reported_id transfer transfer_step transfer_token'),
         ('worker', 'table', 'UPDATE',

@@ -1,5 +1,5 @@
 package import Configuring
-import HTTPServing
+package import HTTPServing
 import Outbox
 package import Postgres
 package import Queue
@@ -14,7 +14,7 @@ package import WebAPI
 package struct EndpointSettings {
     private(set) var messages: Messages
     private(set) var appStore: AppStoreNotifications?
-    private(set) var proxies = TrustedProxies()
+    let proxies: TrustedProxies
 
     /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no endpoint to serve.
     package init(_ config: Config) throws {
@@ -27,12 +27,9 @@ package struct EndpointSettings {
             faults.append(.init(variable: Variable.messages.rawValue, problem: error.problem, fix: fix))
             messages = try Messages()
         }
-        if let list = config.api.trustedProxies {
-            do throws(TrustedProxies.Fault) { proxies = try TrustedProxies(list) } catch {
-                let problem = "\"\(error.entry)\" is no address and no network"
-                let fix = "Set addresses and networks such as 10.0.0.0/8, separated by commas"
-                faults.append(.init(variable: Variable.httpTrustedProxies.rawValue, problem: problem, fix: fix))
-            }
+        do throws(ConfigurationFaults) { proxies = try Self.proxies(config) } catch {
+            faults += error.faults
+            proxies = TrustedProxies()
         }
         if let bundleID = config.appStore.bundleID {
             do {
@@ -57,15 +54,31 @@ package struct EndpointSettings {
     }
 }
 
+extension EndpointSettings {
+    /// Whose word for a client's address is taken.
+    ///
+    /// - Throws: `ConfigurationFaults`.
+    static func proxies(_ config: Config) throws(ConfigurationFaults) -> TrustedProxies {
+        guard let list = config.api.trustedProxies else { return TrustedProxies() }
+        do throws(TrustedProxies.Fault) { return try TrustedProxies(list) } catch {
+            let problem = "\"\(error.entry)\" is no address and no network"
+            let fix = "Set addresses and networks such as 10.0.0.0/8, separated by commas"
+            throw ConfigurationFaults(
+                faults: [.init(variable: Variable.httpTrustedProxies.rawValue, problem: problem, fix: fix)]
+            )
+        }
+    }
+}
+
 /// Makes an API of the configuration.
 package struct APIComposition {
-    package let server: APIServer
+    package let endpoints: APIEndpoints
     /// Have to run beside the server, and to end after it.
     package let services: APIServices
 
     /// What answers apps, and learns of a worker's ends.
     package static func statusHub(_ runtime: Runtime, pool: PostgresPool) -> StatusHub {
-        StatusHub(requests: AppRequests(pool: pool), listener: runtime.listener(), logger: runtime.logger)
+        StatusHub(requests: AppRequests(pool: pool))
     }
 
     /// `dequeue`: wakes a worker of the same process.
@@ -89,7 +102,7 @@ package struct APIComposition {
             databaseWait: config.api.databaseWait,
             logger: runtime.logger
         ) { dequeue?.raise() }
-        let endpoints = APIEndpoints(
+        endpoints = APIEndpoints(
             services: services,
             tokens: try AppTokens(config.api, runtime, transport),
             messages: settings.messages,
@@ -106,11 +119,15 @@ package struct APIComposition {
             }.readiness,
             logger: runtime.logger
         )
+    }
+
+    /// Where and how the API listens.
+    package static func listening(_ config: Config, proxies: TrustedProxies) -> APISettings {
         var listening = APISettings(host: config.http.host, port: config.http.port)
         listening.maxConnections = OpenFiles.raise(for: config.api.maxConnections)
         listening.maxPerAddress = config.api.maxConnectionsPerAddress
-        listening.proxies = settings.proxies
-        server = APIServer(settings: listening, endpoints: endpoints, logger: runtime.logger)
+        listening.proxies = proxies
+        return listening
     }
 
     private static func senders(

@@ -27,7 +27,6 @@ package struct ConsoleComposition {
         console = try SupportConsole(
             pool: pool,
             reports: reports.map { ReportSource($0) },
-            listener: runtime.listener(),
             proxies: proxies,
             provider: try ProviderSignIn(runtime, transport),
             logger: runtime.logger

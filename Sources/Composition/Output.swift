@@ -1,4 +1,5 @@
-import ArgumentParser
+package import ArgumentParser
+import Configuring
 package import Foundation
 import Reports
 
@@ -7,10 +8,23 @@ package enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
     case text, json
 }
 
-/// The option that every printing command takes.
+/// The option that every command on the records takes; it stands for the variable, which then is set for this command.
+package struct AppOption: ParsableArguments {
+    @Option(help: "Which of several apps (APPS_DIR); default: ENTITLEMENT_SYNC_APP, else the only app, else default.")
+    package var app: String?
+
+    package init() {}
+
+    package func validate() { if let app { setenv(Variable.app.rawValue, app, 1) } }
+}
+
+/// The options that every printing command takes.
 package struct OutputOptions: ParsableArguments {
     @Option(help: "How results are printed: text or json.")
     package var output = OutputFormat.text
+    @OptionGroup package var choice: AppOption
+
+    package init() {}
 }
 
 /// Results go to stdout; colour only on a terminal.

@@ -11,18 +11,71 @@ import Telemetry
 package struct Runtime {
     package var config: Config
     package var logger: Logger
+    /// The app that is worked for, where there are several.
+    package private(set) var app: String?
+    /// The variables that `config` was read from.
+    let environment: [String: String]
 
     /// Reads the configuration and starts logging.
     ///
     /// `level`: for commands whose own output matters more than their log.
     package init(level: Logger.Level? = nil) throws {
+        let process = ProcessInfo.processInfo.environment
+        let chosen = try AppChoice(in: process).app
+        self.app = chosen?.name
+        environment = chosen?.environment ?? process
+        config = try chosen?.config.get() ?? Config.load(environment: process)
+        logger = try Self.log(process, config.log, level: level)
+        if let app = self.app { logger[metadataKey: "app"] = "\(app)" }
+    }
+
+    /// One of several apps in this process.
+    init(_ app: AppsFolder.App, _ config: Config, logger: Logger) {
+        (self.app, self.config, environment) = (app.name, config, app.environment)
+        self.logger = logger
+        self.logger[metadataKey: "app"] = "\(app.name)"
+    }
+
+    /// The app that a command names, or else all of them; starts logging.
+    ///
+    /// - Returns: with the faults of those whose files are broken.
+    /// - Throws: `ConfigurationFaults` where it is not known which apps there are, or the only one is broken.
+    package static func ofApps(
+        level: Logger.Level
+    ) throws -> (runtimes: [Runtime], broken: [(name: String, faults: ConfigurationFaults)]) {
         let environment = ProcessInfo.processInfo.environment
+        guard AppChoice.named(in: environment) == nil, let path = AppsFolder.path(in: environment) else {
+            return ([try Runtime(level: level)], [])
+        }
+        let folder = try AppsFolder.read(path, environment: environment)
+        let process = try Runtime(ofProcess: environment, level: level)
+        var runtimes: [Runtime] = []
+        var broken: [(name: String, faults: ConfigurationFaults)] = []
+        for app in folder.apps {
+            switch app.config {
+            case .success(let config): runtimes.append(Runtime(app, config, logger: process.logger))
+            case .failure(let faults): broken.append((app.name, faults))
+            }
+        }
+        return (runtimes, broken)
+    }
+
+    /// What a process is set up with that serves several apps; starts logging.
+    init(ofProcess environment: [String: String], level: Logger.Level? = nil) throws {
+        self.environment = environment
         config = try Config.load(environment: environment)
+        logger = try Self.log(environment, config.log, level: level)
+        logger[metadataKey: "app"] = ""
+    }
+
+    private static func log(_ environment: [String: String], _ log: Config.Log, level: Logger.Level? = nil) throws
+        -> Logger
+    {
         #if FAULT_POINTS
             do { try FaultPlan.arm(environment) } catch { throw CommandFailure(.configuration, "\(error)") }
         #endif
-        LineLogHandler.bootstrap(format: config.log.format, level: level ?? config.log.level)
-        logger = Logger(label: "entitlement-sync")
+        LineLogHandler.bootstrap(format: log.format, level: level ?? log.level)
+        return Logger(label: "entitlement-sync")
     }
 
     /// A configuration for ordinary statements, or for a session of its own (LISTEN, migrations).

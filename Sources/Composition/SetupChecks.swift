@@ -13,7 +13,7 @@ package struct SetupChecks {
     package let runtime: Runtime
 
     private var stores: [Store] { runtime.config.askedStores }
-    private var strays: [StrayVariables.Finding] { StrayVariables.find(in: ProcessInfo.processInfo.environment) }
+    private var strays: [StrayVariables.Finding] { StrayVariables.find(in: runtime.environment) }
 
     package init(runtime: Runtime) {
         self.runtime = runtime

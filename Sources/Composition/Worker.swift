@@ -73,7 +73,7 @@ package struct Worker: Service {
     private let last: any Service
     /// What is left to do once no service runs any more.
     private let leave: @Sendable () async -> Void
-    private let scope = ServiceScope()
+    private let scope: ServiceScope
     private let logger: Logger
 
     /// Whether this process holds a lease and may work.
@@ -85,12 +85,13 @@ package struct Worker: Service {
         pool: PostgresPool,
         stores: Stores,
         signals: Applier.Signals,
-        listener: PostgresListener? = nil,
         planner: Planner? = nil,
         sender: WebhookSender? = nil,
         audience: (any RestoreAudience)? = nil,
+        scope: ServiceScope = ServiceScope(),
         logger: Logger
     ) {
+        self.scope = scope
         let lease = WorkerLease()
         self.lease = lease
         drain = settings.drain
@@ -142,7 +143,6 @@ package struct Worker: Service {
         let beforeReads: [(any Service)?] = [
             keeper, notifier, exchange,
             leases.rescuer(dequeue: dequeue, logger: logger),
-            listener.map { dequeue.service($0, logger: logger) },
         ]
         let applier = Applier(
             apply,

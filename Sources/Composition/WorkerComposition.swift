@@ -28,7 +28,8 @@ package struct WorkerComposition {
         transport: HTTPTransport,
         sender: WebhookSender?,
         watch: StatusHub?,
-        untilIdle: Bool
+        untilIdle: Bool,
+        scope: ServiceScope = ServiceScope()
     ) {
         let config = runtime.config
         let dequeue = dequeue
@@ -68,10 +69,10 @@ package struct WorkerComposition {
             pool: pool,
             stores: stores,
             signals: signals,
-            listener: runtime.listener(),
             planner: ScheduleComposition(runtime, pool: pool).planner { dequeue.raise() },
             sender: sender,
             audience: watch,
+            scope: scope,
             logger: runtime.logger
         )
         gauges = WorkerGauges(

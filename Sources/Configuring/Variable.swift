@@ -2,6 +2,8 @@
 ///
 /// Each may instead be given as a file: `NAME_FILE` holds the path. Variables that are not listed are ignored.
 package enum Variable: String, CaseIterable, Sendable {
+    case appsDirectory = "APPS_DIR"
+    case app = "ENTITLEMENT_SYNC_APP"
     case databaseURL = "DATABASE_URL"
     case databaseDirectURL = "DATABASE_DIRECT_URL"
     case consoleDatabaseURL = "CONSOLE_DATABASE_URL"

@@ -7,9 +7,6 @@ package enum PostgresIsolation: String, Sendable, CaseIterable {
     case repeatableRead = "REPEATABLE READ"
 }
 
-/// What the server's disk and its standbys cost; made at its first use, after the program chose where metrics go.
-private let commitTime = Timer(label: "entitlement_sync_commit_duration_seconds")
-
 extension PostgresConnection {
     /// Runs a closure in a transaction: commits when it returns, rolls back when it throws.
     ///

@@ -1,5 +1,6 @@
 import CLibPQ
 import Glibc
+import Metrics
 
 /// One session with the server.
 ///
@@ -26,6 +27,8 @@ package actor PostgresConnection {
     var isCommitted = false
     /// When the last answer but one came, within the exchange that is under way.
     var answeredBefore: ContinuousClock.Instant?
+    /// What the server's disk and its standbys cost.
+    let commitTime = Timer(label: "entitlement_sync_commit_duration_seconds")
 
     /// Creates a connection that is still closed; see `open()`.
     package init(configuration: PostgresConfiguration) { self.configuration = configuration }

@@ -163,7 +163,8 @@ package final class PostgresPool: Sendable {
         for connection in shared.withLock({ Array($0.connections.values) }) { await connection.close() }
     }
 
-    func closeIdle(since moment: ContinuousClock.Instant) async {
+    /// Closes the connections that nothing has used since.
+    package func closeIdle(since moment: ContinuousClock.Instant) async {
         let old = shared.withLock { shared in
             shared.state.removeIdle(since: moment).compactMap { shared.connections.removeValue(forKey: $0) }
         }

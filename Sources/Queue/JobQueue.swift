@@ -15,6 +15,16 @@ package struct JobQueue: Sendable {
         self.ignoresPause = ignoresPause
     }
 
+    /// How long it takes until a job is due that no process has; `nil`: there is none.
+    package func timeUntilDue() async throws(PostgresError) -> Duration? {
+        try await pool.query(
+            """
+            SELECT (extract(epoch FROM greatest(min(q.due) - clock_timestamp(), interval '0')) * 1000)::bigint
+              FROM entitlement_sync.queue AS q WHERE q.owner IS NULL
+            """
+        ).first?.decode(Int64?.self, at: 0).map { .milliseconds($0) } ?? nil
+    }
+
     /// How many jobs of a lane to dequeue, at most.
     package struct LaneLimit: Sendable, Hashable {
         package var lane: JobLane

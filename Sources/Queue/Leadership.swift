@@ -76,7 +76,12 @@ package struct Leadership: Sendable {
                 logger.warning(complaint, metadata: metadata.merging(["error.code": "\(code(of: error))"]) { $1 })
                 pause = .seconds(1)
             }
-            try? await Task.sleep(for: pause)
+            if pause < .seconds(1) {
+                ServiceScope.current?.stir()
+                try? await Task.sleep(for: pause)
+            } else {
+                await ServiceScope.pause(pause)
+            }
         }
         guard let fence else { return }
         // A task of its own, because this one is cancelled.

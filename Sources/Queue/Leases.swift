@@ -33,14 +33,16 @@ package struct Leases: Sendable {
         ).one.decode(Int32.self)
     }
 
-    /// Prolongs the lease.
+    /// Prolongs the lease; `longer`: for so long, by a worker that rests and has to be notified of what comes.
     ///
     /// - Returns: `false` when it has ended: this process owns nothing any more and must register again.
-    package func heartbeat(_ epoch: Int32) async throws(PostgresError) -> Bool {
-        try await pool.query(
+    package func heartbeat(_ epoch: Int32, resting longer: Duration? = nil) async throws(PostgresError) -> Bool {
+        let duration = longer ?? duration
+        return try await pool.query(
             """
             UPDATE entitlement_sync.worker AS w
-               SET expires_at = clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
+               SET expires_at = clock_timestamp() + \(duration.microseconds) * interval '1 microsecond',
+                   rests = \(longer != nil)
              WHERE w.epoch = \(epoch) AND w.expires_at > clock_timestamp()
             """
         ).affected == 1

@@ -15,19 +15,16 @@ import SupportDesk
 package struct SupportConsole: Sendable {
     let desk: Desk
     let hub: ChangeHub
-    private let listener: PostgresListener?
     private let logger: Logger
 
     /// Makes a console on a database, as the role `entitlement_sync_support` or a stronger one.
     ///
-    /// `reports`: where causes, figures, runs and the log are read, such as a standby; `nil`: where all else is. Without a
-    /// `listener` open pages show no changes. `proxies`: whose word for a visitor's address is taken. `provider`: what
+    /// `reports`: where causes, figures, runs and the log are read, such as a standby; `nil`: where all else is. `proxies`: whose word for a visitor's address is taken. `provider`: what
     /// operators sign in through; `nil`: they have passwords here. The logger hears of no names and no secrets.
     /// Throws where a template does not read, which tests rule out.
     package init(
         pool: PostgresPool,
         reports: ReportSource? = nil,
-        listener: PostgresListener?,
         proxies: TrustedProxies = TrustedProxies(),
         provider: ProviderSignIn? = nil,
         logger: Logger
@@ -42,8 +39,14 @@ package struct SupportConsole: Sendable {
             hub: hub,
             logger: logger
         )
-        self.listener = listener
         self.logger = logger
+    }
+
+    /// Answers requests for these pages, for an address that serves those of several apps.
+    package var responder: any HTTPResponder<AdminContext> {
+        let router = Router(context: AdminContext.self, options: .autoGenerateHeadEndpoints)
+        add(to: router)
+        return router.buildResponder()
     }
 
     /// Adds the pages below `/console` to what an address serves.
@@ -68,10 +71,12 @@ package struct SupportConsole: Sendable {
 }
 
 extension SupportConsole: Service {
-    /// Passes on what the database says of changes, until a graceful shutdown; then ends open streams.
+    /// Says that a ticket has changed, or may have.
+    package func changed() { hub.changed() }
+
+    /// Has open pages show what changes, until a graceful shutdown; then ends their streams.
     package func run() async throws {
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await listen() }
             group.addTask { await hub.tick() }
             group.addTask { await useProvider() }
             try? await gracefulShutdown()
@@ -95,21 +100,6 @@ extension SupportConsole: Service {
                 logger.warning("the identity provider can't be put in use yet", metadata: ["error.code": "\(error)"])
             }
             try? await Task.sleep(for: .seconds(10))
-        }
-    }
-
-    private func listen() async {
-        guard let listener else { return }
-        do {
-            try await listener.run(
-                channels: ["entitlement_sync_desk"],
-                onNotification: { _ in hub.changed() },
-                onConnected: { hub.changed() }
-            )
-        } catch is CancellationError {
-            return
-        } catch {
-            logger.warning("changes of tickets are not heard; open pages show them when they are loaded again")
         }
     }
 }

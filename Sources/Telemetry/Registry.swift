@@ -9,6 +9,8 @@ import Synchronization
 /// Two mistakes cost data, never the process: a name asked for with another type, and more series than ``maxSeries``.
 /// Such series count into nothing, and `entitlement_sync_metrics_dropped_series_total` tells how many there were.
 ///
+/// Series that are made for an app (``AppScope``) bear its name.
+///
 /// Recording costs an atomic addition or a short lock. Making a handler takes the registry's lock: make it once, keep
 /// it.
 package final class Registry: MetricsFactory {
@@ -58,7 +60,7 @@ package final class Registry: MetricsFactory {
         make: () -> S
     ) -> S {
         let name = Exposition.metricName(label, ending: ending)
-        let labels = Labels(dimensions)
+        let labels = Labels(AppScope.name.map { dimensions + [("app", $0)] } ?? dimensions)
         return state.withLock { state in
             if let known = state.families[name]?.series[labels] as? S, state.families[name]?.type == type {
                 return known

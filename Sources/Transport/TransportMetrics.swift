@@ -1,5 +1,6 @@
 import Metrics
 import Synchronization
+import Telemetry
 
 /// Counts and times requests by the caller's label and by outcome.
 final class TransportMetrics: Sendable {
@@ -8,6 +9,7 @@ final class TransportMetrics: Sendable {
     static let duration = "entitlement_sync_http_client_request_duration"
 
     private struct Key: Hashable {
+        var app: String?
         var target: String
         var outcome: String
     }
@@ -24,7 +26,7 @@ final class TransportMetrics: Sendable {
 
     /// Records the end of one request: `outcome` is the status class of a response, such as `2xx`, or an error's code.
     func record(target: String?, outcome: String, elapsed: Duration) {
-        let key = Key(target: target ?? "other", outcome: outcome)
+        let key = Key(app: AppScope.name, target: target ?? "other", outcome: outcome)
         // Making an instrument takes the backend's lock and allocates, so each is made once.
         let found = instruments.withLock { instruments in
             if let found = instruments[key] { return found }

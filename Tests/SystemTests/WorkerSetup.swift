@@ -116,7 +116,19 @@ extension World {
         )
         let result: Result<Void, any Error>
         do {
-            result = .success(try await worker(setup, pool, transport, configuration).run())
+            let dequeue = DequeueSignal()
+            let worker = try worker(setup, pool, transport, dequeue)
+            let listener = AppListener(
+                PostgresListener(configuration: configuration, logger: .quiet),
+                dequeue: dequeue,
+                logger: .quiet
+            )
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { await listener.run() }
+                defer { group.cancelAll() }
+                try await worker.run()
+            }
+            result = .success(())
         } catch {
             result = .failure(error)
         }
@@ -129,13 +141,12 @@ extension World {
         _ setup: WorkerSetup,
         _ pool: PostgresPool,
         _ transport: HTTPTransport,
-        _ configuration: PostgresConfiguration
+        _ dequeue: DequeueSignal
     ) throws -> Worker {
         var environment = setup.stores ?? revenueCat
         environment["DATABASE_URL"] = setup.database ?? database.url
         environment.merge(setup.variables) { $1 }
         let config = try Config.load(environment: environment)
-        let dequeue = DequeueSignal()
         let signals = Applier.Signals(dequeue: dequeue)
         var stores = StoreComposition(
             try StoreSettings(config),
@@ -173,7 +184,6 @@ extension World {
             pool: pool,
             stores: stores,
             signals: signals,
-            listener: PostgresListener(configuration: configuration, logger: .quiet),
             planner: setup.plans.map { limits in
                 Planner(
                     lead: Leadership(pool: pool, duty: .planner, holder: "test", duration: setup.lease),

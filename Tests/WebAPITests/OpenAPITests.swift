@@ -29,7 +29,7 @@ import Transport
         let endpoints = APIEndpoints(
             services: APIServices(
                 requests: requests,
-                statusHub: StatusHub(requests: requests, listener: nil, logger: logger),
+                statusHub: StatusHub(requests: requests),
                 restores: RestoreIntake(requests: requests),
                 events: EventIntake(logger: logger) { _, _ in }
             ),
@@ -48,7 +48,7 @@ import Transport
             readiness: { .ready },
             logger: logger
         )
-        return endpoints.router(inFlight: 500, proxies: .init()).routes
+        return endpoints.router(within: APILimits(inFlight: 500, proxies: .init())).routes
     }
 
     // MARK: Routes

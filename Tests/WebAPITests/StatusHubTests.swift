@@ -25,12 +25,10 @@ import Testing
 
     private static func with(_ body: (StatusHub, Records) async throws -> Void) async throws {
         let records = Records()
-        let logger = Logger(label: "hub") { _ in SwiftLogNoOpLogHandler() }
         let hub = StatusHub(
             pause: .seconds(3600),
             follows: .seconds(3600),
-            remembers: .seconds(3600),
-            logger: logger
+            remembers: .seconds(3600)
         ) { records.look($0) }
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await hub.run() }

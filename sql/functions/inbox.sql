@@ -40,6 +40,7 @@ BEGIN
          WHERE s.names IS NOT NULL OR s.about IS NOT NULL
     )
     SELECT count(*) INTO added FROM kept;
+    PERFORM stir();
     RETURN added;
 END
 $$;

@@ -128,6 +128,16 @@ BEGIN
 END
 $$;
 
+-- Wakes workers that rest, at the end of the transaction; the others find by reading what there is to do.
+CREATE OR REPLACE FUNCTION stir() RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM worker AS w WHERE w.rests) THEN
+        PERFORM pg_notify('entitlement_sync_wake', '');
+    END IF;
+END
+$$;
+
 -- Queues dead jobs again under their own ids, with no attempts and no age, and returns how many. A dead job stays dead if its user has a
 -- job of its kind queued.
 CREATE OR REPLACE FUNCTION requeue_dead(ids uuid[]) RETURNS integer

@@ -37,6 +37,7 @@ BEGIN
     IF answer = fresh AND reason IS DISTINCT FROM 'manual' THEN
         INSERT INTO job_request (id, reason) VALUES (fresh, reason);
     END IF;
+    PERFORM stir();
     RETURN answer;
 END
 $$;

@@ -43,6 +43,7 @@ BEGIN
     INSERT INTO run (scope, is_dry, since, max_demotions, asked_by, schedule)
     VALUES (wanted, dry, starting, most, left(who, 200), by_schedule)
     ON CONFLICT DO NOTHING RETURNING id INTO made;
+    PERFORM stir();
     RETURN made;
 END
 $$;

@@ -459,11 +459,13 @@ CREATE TABLE worker (
     expires_at timestamptz NOT NULL,
     backfills  text[]      NOT NULL DEFAULT '{}',
     mode       text,
-    stores     text[]
+    stores     text[],
+    rests      boolean     NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN worker.version IS 'the build that it runs';
 COMMENT ON COLUMN worker.backfills IS 'the backfills that the worker can read';
 COMMENT ON COLUMN worker.mode IS 'its MODE; null: the build does not state it';
+COMMENT ON COLUMN worker.rests IS 'it reads only now and then, as nothing has happened for a while, until it is notified (stir)';
 COMMENT ON COLUMN worker.stores IS 'the stores that it asks; null: the build does not state them';
 
 -- How many requests an address or a user made in the minute that the first of them began. Unlogged: a crash forgets a minute.
@@ -606,6 +608,14 @@ CREATE TABLE control (
 );
 COMMENT ON COLUMN control.cause IS 'why the product itself paused it (absences, credentials); null: an operator did';
 INSERT INTO control (name) VALUES ('demotions'), ('transfers'), ('all');
+
+-- Which installation this is: a process that serves several apps finds out by it that two of them reach one database.
+CREATE TABLE installation (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    id  uuid    NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO installation DEFAULT VALUES;
+COMMENT ON COLUMN installation.id IS 'drawn once, when the schema was made; a dump and a standby carry it on';
 
 -- On which server and timeline workers last wrote, and whether commits waited for a standby. A server with another timeline was promoted,
 -- and may lack what the former primary had not replicated.

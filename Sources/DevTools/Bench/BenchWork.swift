@@ -273,15 +273,22 @@ struct BenchWork {
         )
         settings.untilIdle = listener == nil
         settings.readsRuns = false
+        let dequeue = DequeueSignal()
         let worker = Worker(
             settings,
             pool: database.pool,
             stores: Worker.Stores(reader: reader, limiters: StoreRateLimiters(logger: runtime.logger)),
-            signals: Applier.Signals(dequeue: DequeueSignal()),
-            listener: listener,
+            signals: Applier.Signals(dequeue: dequeue),
             logger: runtime.logger
         )
-        try await worker.run()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            if let listener {
+                group.addTask { await AppListener(listener, dequeue: dequeue, logger: runtime.logger).run() }
+            }
+            group.addTask { try await worker.run() }
+            // Only the worker's end ends both.
+            for try await _ in group { group.cancelAll() }
+        }
     }
 
     /// A figure counts only if the work was done.

@@ -21,43 +21,67 @@ struct DoctorCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await reporting {
-            let runtime = try Runtime(level: .error)
-            var checks: [Check]
-            do {
-                checks = try await runtime.withPool(checkingSchema: false) { pool in
-                    let release = try await SchemaCheck(pool: pool).verify()
-                    var found =
-                        [Check.passed("schema", "at release \(release); this program has the version \(Build.version)")]
-                        + (await Doctor(pool: pool).checks())
-                    found += await SetupChecks(runtime: runtime).checks(pool: pool)
-                    do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
-                        // It must not hide what the others have found.
-                        found.append(.failed("budget", "could not be read: \(CommandFailure(error).message)"))
-                    }
-                    return found
-                }
-            } catch {
-                let failure = CommandFailure(error)
-                return try print([.failed("database", failure.message)], failure.status)
+            let (runtimes, broken) = try Runtime.ofApps(level: .error)
+            if let runtime = runtimes.first, runtime.app == nil {
+                let (checks, status) = await checks(runtime)
+                return try print(checks, status)
             }
-            let config = runtime.config
-            let direct = [
-                config.appStore.access != nil ? "the App Store" : nil, config.googlePlay != nil ? "Google Play" : nil,
-                config.onside != nil ? "Onside" : nil,
-            ].compactMap(\.self)
-            let off = direct.isEmpty ? "is off" : "is off; asked directly: " + direct.joined(separator: ", ")
-            checks.append(
+            var found = broken.map { name, faults in
                 Check(
-                    name: "revenuecat",
-                    ok: config.revenueCat != nil || !direct.isEmpty,
-                    detail: config.revenueCat != nil ? "is configured" : off + ", in this command's environment",
-                    fix: "Run doctor with the worker's variables; where it lacks them too, set REVENUECAT_API_KEY and"
-                        + " REVENUECAT_PROJECT_ID, or another store's."
+                    name: "\(name).configuration",
+                    ok: false,
+                    detail: "the app is not served: "
+                        + faults.faults.map { "\($0.variable): \($0.problem)" }.joined(separator: "; "),
+                    fix: faults.faults.map(\.fix).joined(separator: ". ") + "."
                 )
-            )
-            checks += await EndpointChecks.checks(runtime)
-            return try print(checks)
+            }
+            for runtime in runtimes {
+                found += await checks(runtime).found.map { check in
+                    var check = check
+                    check.name = "\(runtime.app ?? "").\(check.name)"
+                    return check
+                }
+            }
+            return try print(found)
         }
+    }
+
+    /// What is found of one app; the status says whether its database could be asked.
+    private func checks(_ runtime: Runtime) async -> (found: [Check], ExitStatus) {
+        var checks: [Check]
+        do {
+            checks = try await runtime.withPool(checkingSchema: false) { pool in
+                let release = try await SchemaCheck(pool: pool).verify()
+                var found =
+                    [Check.passed("schema", "at release \(release); this program has the version \(Build.version)")]
+                    + (await Doctor(pool: pool).checks())
+                found += await SetupChecks(runtime: runtime).checks(pool: pool)
+                do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
+                    // It must not hide what the others have found.
+                    found.append(.failed("budget", "could not be read: \(CommandFailure(error).message)"))
+                }
+                return found
+            }
+        } catch {
+            let failure = CommandFailure(error)
+            return ([.failed("database", failure.message)], failure.status)
+        }
+        let config = runtime.config
+        let direct = [
+            config.appStore.access != nil ? "the App Store" : nil, config.googlePlay != nil ? "Google Play" : nil,
+            config.onside != nil ? "Onside" : nil,
+        ].compactMap(\.self)
+        let off = direct.isEmpty ? "is off" : "is off; asked directly: " + direct.joined(separator: ", ")
+        checks.append(
+            Check(
+                name: "revenuecat",
+                ok: config.revenueCat != nil || !direct.isEmpty,
+                detail: config.revenueCat != nil ? "is configured" : off + ", in this command's environment",
+                fix: "Run doctor with the worker's variables; where it lacks them too, set REVENUECAT_API_KEY and"
+                    + " REVENUECAT_PROJECT_ID, or another store's."
+            )
+        )
+        return (checks + (await EndpointChecks.checks(runtime)), .done)
     }
 
     private func print(_ checks: [Check], _ status: ExitStatus = .done) throws -> ExitStatus {

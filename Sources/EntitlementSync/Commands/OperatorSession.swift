@@ -17,7 +17,8 @@ struct SessionOptions: ParsableArguments {
         let state =
             environment["XDG_STATE_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
             ?? (environment["HOME"] ?? NSHomeDirectory()) + "/.local/state"
-        return state + "/entitlement-sync/operator"
+        // Each app has operators and sessions of its own.
+        return state + "/entitlement-sync/operator" + (AppChoice.name(in: environment).map { "-\($0)" } ?? "")
     }
 
     /// The session, if there is one.

@@ -7,6 +7,8 @@ struct Serve: RoleCommand {
         examples: ["serve", "HTTP_PORT=8080 serve"]
     )
 
+    @OptionGroup var choice: AppOption
+
     var process: RoleProcess { RoleProcess(roles: [.serve]) }
 }
 
@@ -15,6 +17,8 @@ struct Run: RoleCommand {
         abstract: "Serves the API, works off the queue and follows the schedules in one process, until it is stopped.",
         examples: ["run", "MODE=observe run"]
     )
+
+    @OptionGroup var choice: AppOption
 
     var process: RoleProcess { RoleProcess(roles: [.work, .serve, .schedule]) }
 }
@@ -28,6 +32,8 @@ struct WorkerCommand: RoleCommand {
 
     @Flag(help: "End once nothing is queued, running, delayed or unfinished in the database.")
     var untilIdle = false
+
+    @OptionGroup var choice: AppOption
 
     var process: RoleProcess { RoleProcess(roles: [.work], untilIdle: untilIdle) }
 }

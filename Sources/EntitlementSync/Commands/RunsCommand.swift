@@ -75,6 +75,7 @@ struct RunsCommand: AsyncParsableCommand {
         @Argument(help: "The run's number.") var id: Int64
         @Option(help: "A new file for the page; without it the report is printed as JSON.") var html: String?
         @Flag(help: "Mask users' ids on the page.") var masked = false
+        @OptionGroup var choice: AppOption
 
         func validate() throws {
             guard !masked || html != nil else { throw ValidationError("--masked: with --html, whose page it is about") }

@@ -20,6 +20,8 @@ struct ScheduleCommand: AsyncParsableCommand {
             examples: ["schedule follow", "LOG_FORMAT=json schedule follow"]
         )
 
+        @OptionGroup var choice: AppOption
+
         var process: RoleProcess { RoleProcess(roles: [.schedule]) }
     }
 

@@ -58,18 +58,42 @@ package enum HealthAnswer {
 }
 
 /// Whether requests can be served.
-package enum Readiness: Sendable {
+package enum Readiness: Equatable, Sendable {
     case ready
     /// The database does not answer, and requests wait for it: the answer is 200, so that a load balancer keeps this instance.
     case waiting
     case notReady
+    /// Of several apps, each for itself: one that can't be served takes none of the others away.
+    case apps([App])
+
+    /// How one of several apps stands.
+    package struct App: Equatable, Sendable {
+        package var name: String
+        /// Why it can't be served; `nil`: it can.
+        package var trouble: String?
+        /// Its requests wait, or are answered.
+        package var isServed: Bool
+
+        package init(name: String, trouble: String?, isServed: Bool) {
+            self.name = name
+            self.trouble = trouble
+            self.isServed = isServed
+        }
+    }
 
     package var answer: Response {
         switch self {
         case .ready: .health("ready", .ok)
         case .waiting: .health("ready", .ok, "waiting for the database\n")
         case .notReady: .health("not ready", .serviceUnavailable)
+        case .apps(let apps): Self.answer(apps)
         }
+    }
+
+    private static func answer(_ apps: [App]) -> Response {
+        let troubles = apps.compactMap { app in app.trouble.map { "app \(app.name): \($0)\n" } }.joined()
+        let isServed = apps.contains(where: \.isServed)
+        return .health(isServed ? "ready" : "not ready", isServed ? .ok : .serviceUnavailable, troubles)
     }
 }
 

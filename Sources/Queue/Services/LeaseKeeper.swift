@@ -83,7 +83,9 @@ package struct LeaseKeeper: Service {
     /// Prolongs the lease, or registers.
     package func step() async throws -> PeriodicService.Next {
         if let epoch = lease.epoch {
-            guard try await !leases.heartbeat(epoch) else { return .idle }
+            // At rest no job is under way that another process would have to wait for.
+            let longer = ServiceScope.current?.restingPulse.map { $0 * 3 }
+            guard try await !leases.heartbeat(epoch, resting: longer) else { return .idle }
             logger.warning("the lease has ended; registering again", metadata: ["worker.epoch": "\(epoch)"])
             lease.lose(epoch)
             return .again

@@ -44,6 +44,7 @@ package struct PeriodicService: Service {
 
     let name: String
     private let kind: Kind
+    private let rests: Bool
     private let interval: Duration
     private let longest: Duration
     private let delay: Duration
@@ -56,10 +57,12 @@ package struct PeriodicService: Service {
     /// The name stands in logs and metrics, such as `outbox dispatcher`.
     ///
     /// After an idle step `interval` passes, which doubles up to `longest`; before the first one `delay`; after a failed one
-    /// `retry`, by default the interval, at least half a second. `signal` ends a pause early.
+    /// `retry`, by default the interval, at least half a second. `signal` ends a pause early. `rests`: whether it waits for the
+    /// next pulse where nothing happens; see ``ServiceScope``.
     package init(
         _ name: String,
         _ kind: Kind = .work,
+        rests: Bool = true,
         every interval: Duration,
         upTo longest: Duration? = nil,
         after delay: Duration = .zero,
@@ -70,6 +73,7 @@ package struct PeriodicService: Service {
     ) {
         self.name = name
         self.kind = kind
+        self.rests = rests
         self.interval = interval
         self.longest = longest ?? interval
         self.delay = delay
@@ -91,9 +95,11 @@ package struct PeriodicService: Service {
         while !Task.isCancelled {
             guard kind == .untilEnd || ServiceScope.current?.isStopping != true else { return await untilCancelled() }
             switch await attempt() {
-            case .again: idle = interval
+            case .again:
+                idle = interval
+                ServiceScope.current?.stir()
             case .idle:
-                await pause(idle)
+                await rest(idle)
                 idle = min(idle * 2, longest)
             case .after(let duration):
                 idle = interval
@@ -108,7 +114,9 @@ package struct PeriodicService: Service {
     /// Makes a step; `nil`: it failed.
     private func attempt() async -> Next? {
         do {
-            guard kind == .upkeep, let scope = ServiceScope.current else { return try await step() }
+            guard let scope = ServiceScope.current, kind == .upkeep || rests && scope.restingPulse != nil else {
+                return try await step()
+            }
             return try await scope.alone(step)
         } catch {
             guard !Task.isCancelled else { return nil }
@@ -123,6 +131,10 @@ package struct PeriodicService: Service {
 
     private func untilCancelled() async {
         while !Task.isCancelled { try? await Task.sleep(for: .seconds(3600)) }
+    }
+
+    private func rest(_ duration: Duration) async {
+        if rests { await ServiceScope.pause(duration, wokenBy: signal) } else { await pause(duration) }
     }
 
     private func pause(_ duration: Duration) async {

@@ -3,19 +3,86 @@ import Synchronization
 
 /// What the periodic services of one worker share while it runs.
 package final class ServiceScope: Sendable {
+    typealias Instant = ContinuousClock.Instant
+
     /// The scope of the worker whose service runs this task; `nil` where a service runs by itself.
     @TaskLocal package static var current: ServiceScope?
 
-    private let state = Mutex((isStopping: false, isBusy: false))
-    private let freed = Signal()
+    private struct State {
+        var isStopping = false
+        var isBusy = false
+        /// When there was something to do last.
+        var stirredAt: Instant
+    }
 
-    package init() {}
+    /// How long nothing happens before all come to rest.
+    private static let settling = Duration.seconds(10)
+
+    private let state: Mutex<State>
+    private let freed = Signal()
+    private let stirred = Signal()
+    private let pulse: Duration?
+    /// Others have their pulses at other instants.
+    private let origin: Instant
+
+    /// `pulse`: where nothing happens for a while, services make their steps this far apart, all together and one after the
+    /// other, so that an app at rest costs a connection for a moment only; `nil`: they never rest.
+    package init(pulse: Duration? = nil) {
+        self.pulse = pulse
+        state = Mutex(State(stirredAt: .now))
+        origin = .now - (pulse ?? .zero) * Double.random(in: 0..<1)
+    }
 
     /// Whether the worker drains.
     var isStopping: Bool { state.withLock(\.isStopping) }
 
+    // MARK: Rest
+
+    /// The time between two steps at rest; `nil`: something happens, or did a moment ago.
+    package var restingPulse: Duration? {
+        guard let pulse else { return nil }
+        return state.withLock { !$0.isStopping && .now - $0.stirredAt > Self.settling } ? pulse : nil
+    }
+
+    /// Says that there is something to do: no service rests now, nor for a while.
+    package func stir() {
+        guard pulse != nil else { return }
+        let wereResting = state.withLock { state in
+            defer { state.stirredAt = .now }
+            return .now - state.stirredAt > Self.settling
+        }
+        if wereResting { stirred.raise() }
+    }
+
+    /// Waits; at rest until the next pulse, until something happens, or for a signal, but no longer than `most`.
+    package static func pause(_ duration: Duration, atMost most: Duration? = nil, wokenBy signal: Signal? = nil) async {
+        if let scope = current, let pulse = scope.restingPulse {
+            await scope.rest(pulse, atMost: most, wokenBy: signal)
+        } else if let signal {
+            await signal.wait(upTo: duration)
+        } else {
+            try? await Task.sleep(for: duration)
+        }
+    }
+
+    private func rest(_ pulse: Duration, atMost most: Duration?, wokenBy signal: Signal?) async {
+        let passed = origin.duration(to: .now) / pulse
+        let coming = origin + pulse * (passed.rounded(.down) + 1)
+        let next = most.map { min(coming, .now + $0) } ?? coming
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.stirred.wait() }
+            if let signal { group.addTask { await signal.wait() } }
+            group.addTask { try? await Task.sleep(until: next, clock: .continuous) }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+
     /// Lets services begin no more steps, but those that jobs in flight need.
-    package func stop() { state.withLock { $0.isStopping = true } }
+    package func stop() {
+        state.withLock { $0.isStopping = true }
+        if pulse != nil { stirred.raise() }
+    }
 
     /// Does some upkeep once no other is under way.
     func alone<Result>(_ work: () async throws -> Result) async throws -> Result {

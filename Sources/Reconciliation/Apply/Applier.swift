@@ -36,6 +36,7 @@ package final class Applier: Service {
     private let signals: Signals
     private let batch: Int
     private let restoreTook: @Sendable (Duration) -> Void
+    private let metrics = PipelineMetrics()
     private let logger: Logger
     private let isStopping = Mutex(false)
     /// Limits the log lines of an alarm: a batch may raise it many times a second.
@@ -118,8 +119,8 @@ package final class Applier: Service {
                 try await queue.release(items.map(\.read.job.userKey), for: epoch)
                 return []
             }
-            PipelineMetrics.shared.batchSize.record(items.count)
-            PipelineMetrics.shared.applyTime.record(duration: clock.now - started)
+            metrics.batchSize.record(items.count)
+            metrics.applyTime.record(duration: clock.now - started)
             switch report.halted {
             case .leaseLost:
                 logger.warning("the lease has ended: its jobs are left to others", metadata: ["jobs": "\(items.count)"])
@@ -238,7 +239,6 @@ package final class Applier: Service {
     }
 
     private func count(_ report: ApplyReport, of items: [InFlightJobs.Item], at now: ContinuousClock.Instant) {
-        let metrics = PipelineMetrics.shared
         metrics.retried.increment(by: report.retried)
         metrics.postponed.increment(by: report.postponed.count)
         metrics.lost.increment(by: report.lost)

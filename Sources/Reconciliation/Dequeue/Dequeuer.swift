@@ -21,6 +21,7 @@ package final class Dequeuer: Service {
     private let isIdle: (@Sendable () async throws -> Bool)?
     private let policy: Mutex<DequeuePolicy>
     private let isStopping = Mutex(false)
+    private let metrics = PipelineMetrics()
     private let logger: Logger
 
     /// `slots`: jobs that take a slot at once, at most, which postponed jobs do not; `batch`: jobs of one dequeue, at most;
@@ -92,7 +93,7 @@ package final class Dequeuer: Service {
             jobs.lacksRoom = lacksRoom
             switch step {
             case .stop: return
-            case .wait(let duration, .signal): await dequeue.signal.wait(upTo: duration)
+            case .wait(let duration, .signal): await waitForJobs(duration)
             case .wait(let duration, .slot): await jobs.room.wait(upTo: duration)
             case .wait(let duration, .nothing): try? await Task.sleep(for: duration, tolerance: .zero)
             case .returnUnknown, .runQuarantined, .dequeue:
@@ -101,6 +102,14 @@ package final class Dequeuer: Service {
                 guard await work(step, epoch, &reads) else { return }
             }
         }
+    }
+
+    /// Waits for jobs to come; at rest until the next one is due.
+    private func waitForJobs(_ duration: Duration) async {
+        if jobs.count > 0 { ServiceScope.current?.stir() }
+        guard ServiceScope.current?.restingPulse != nil else { return await dequeue.signal.wait(upTo: duration) }
+        let due = try? await queue.timeUntilDue()
+        await ServiceScope.pause(duration, atMost: due.map { max($0, duration) }, wokenBy: dequeue.signal)
     }
 
     /// Does a step that needs the lease; `false`: nothing is left to do, and the worker is to end then.
@@ -133,7 +142,9 @@ package final class Dequeuer: Service {
     }
 
     private func start(_ found: [ClaimedJob], _ epoch: Int32, _ reads: inout DiscardingTaskGroup) {
-        PipelineMetrics.shared.claim(found)
+        guard !found.isEmpty else { return }
+        ServiceScope.current?.stir()
+        metrics.claim(found)
         jobs.beginReading(found)
         for job in found {
             reads.addTask { [self] in
@@ -152,7 +163,7 @@ package final class Dequeuer: Service {
         guard !load.isStopping,
             let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first
         else { return .none }
-        PipelineMetrics.shared.claim([job])
+        metrics.claim([job])
         jobs.beginReading([job])
         let reading =
             job.crashes >= Self.crashLimit

@@ -6,8 +6,6 @@ import Queue
 ///
 /// Handlers are made once: to find one by its labels costs more than to count. Labels come from closed sets.
 struct PipelineMetrics: Sendable {
-    static let shared = PipelineMetrics()
-
     private let claimed: [JobLane: Counter]
     private let ended: [Ended: Counter]
     private let unknownStatuses: [Store: Counter]
@@ -24,7 +22,7 @@ struct PipelineMetrics: Sendable {
         var outcome: String
     }
 
-    private init() {
+    init() {
         claimed = Dictionary(
             uniqueKeysWithValues: JobLane.allCases.map {
                 ($0, Counter(label: "entitlement_sync_jobs_claimed_total", dimensions: [("lane", $0.label)]))

@@ -4,6 +4,7 @@ import HTTPTypes
 import Hummingbird
 import Mustache
 import SupportDesk
+import Telemetry
 
 /// The console's templates, read once.
 struct Pages: Sendable {
@@ -29,7 +30,8 @@ struct Pages: Sendable {
     }
 
     static let sources: [String: [UInt8]] = [
-        "arrive": PackageResources.arrive_mustache, "terminal": PackageResources.terminal_mustache,
+        "apps": PackageResources.apps_mustache, "arrive": PackageResources.arrive_mustache,
+        "terminal": PackageResources.terminal_mustache,
         "causes": PackageResources.causes_mustache, "confirm": PackageResources.confirm_mustache,
         "dead": PackageResources.dead_mustache, "enrol": PackageResources.enrol_mustache,
         "figures": PackageResources.figures_mustache, "help": PackageResources.help_mustache,
@@ -52,6 +54,7 @@ struct Pages: Sendable {
         all["title"] = title
         all["css"] = Assets.style.path
         all["js"] = Assets.script.path
+        all["app"] = AppScope.name.flatMap { $0.isEmpty ? nil : $0 }
         if let visit {
             all["me"] = ["name": visit.me.name, "role": visit.me.role, "held": visit.me.isHeld] as [String: Any]
             all["key"] = visit.formKey

@@ -44,9 +44,14 @@ struct ConsoleFrame: RouterMiddleware {
             response = try await page(for: error, request)
         }
         if request.method == .head { response = response.createHeadResponse() }
-        for (name, value) in Self.headers { response.headers[name] = value }
-        response.headers[.cacheControl] = response.headers[.cacheControl] ?? "no-store"
+        Self.protect(&response)
         return response
+    }
+
+    /// Says what browsers may do with an answer.
+    static func protect(_ response: inout Response) {
+        for (name, value) in headers { response.headers[name] = value }
+        response.headers[.cacheControl] = response.headers[.cacheControl] ?? "no-store"
     }
 
     // Without any referrer, browsers would not say where a form comes from either.

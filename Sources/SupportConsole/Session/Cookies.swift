@@ -1,6 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import SupportDesk
+import Telemetry
 
 /// What a browser keeps for the console.
 ///
@@ -15,11 +16,17 @@ enum Cookie: String {
     /// What the identity provider is shown at the end, sealed; it travels with the sign-out alone.
     case hint = "__Secure-hint"
 
-    func text(in request: Request) -> String? {
+    /// Each app has its own: a session is of one database.
+    private var name: String { rawValue + (AppScope.name.map { "-\($0)" } ?? "") }
+
+    func text(in request: Request) -> String? { Self.text(name, in: request) }
+
+    /// The text of a cookie by its name.
+    static func text(_ name: String, in request: Request) -> String? {
         for header in request.headers[values: .cookie] {
             for pair in header.split(separator: ";") {
                 let sides = pair.split(separator: "=", maxSplits: 1)
-                if sides.count == 2, sides[0].filter({ $0 != " " }) == rawValue { return String(sides[1]) }
+                if sides.count == 2, sides[0].filter({ $0 != " " }) == name { return String(sides[1]) }
             }
         }
         return nil
@@ -27,10 +34,10 @@ enum Cookie: String {
 
     func setting(_ text: String) -> String {
         switch self {
-        case .session: "\(rawValue)=\(text); Path=/; Secure; HttpOnly; SameSite=Strict"
-        case .client: "\(rawValue)=\(text); Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=2592000"
-        case .begun: "\(rawValue)=\(text); Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=600"
-        case .hint: "\(rawValue)=\(text); Path=/console/sign-out; Secure; HttpOnly; SameSite=Strict"
+        case .session: "\(name)=\(text); Path=/; Secure; HttpOnly; SameSite=Strict"
+        case .client: "\(name)=\(text); Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=2592000"
+        case .begun: "\(name)=\(text); Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=600"
+        case .hint: "\(name)=\(text); Path=/console/sign-out; Secure; HttpOnly; SameSite=Strict"
         }
     }
 

@@ -37,7 +37,7 @@ struct RestoreRoutes: Sendable {
         }
         let id = accepted.id.uuidString.lowercased()
         context.logger.debug("a restore was accepted", metadata: ["job.id": "\(id)"])
-        return try await show(answer, .accepted, to: request, location: "/v1/restores/\(id)")
+        return try await show(answer, .accepted, to: request, location: "\(context.root)/restores/\(id)")
     }
 
     /// `GET /v1/restores/{id}?wait=SECONDS`: now, or as soon as it has ended.

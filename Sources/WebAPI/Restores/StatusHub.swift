@@ -1,6 +1,4 @@
 package import Foundation
-package import Logging
-package import Postgres
 import ServiceLifecycle
 import Synchronization
 package import UserRequests
@@ -23,36 +21,30 @@ package final class StatusHub: Service, RestoreAudience {
     private static let grid = Duration.milliseconds(50)
 
     private let read: @Sendable ([UUID]) async throws -> [RestoreAnswer]
-    private let listener: PostgresListener?
     /// How often restores that a caller waits for are read anyway; four times as often without a connection to listen on.
     private let pause: Duration
     /// How long a restore is followed; most have ended by then.
     private let follows: Duration
     /// How long ends are remembered that no caller waits for.
     private let remembers: Duration
-    private let logger: Logger
     private let state = Mutex(StatusHubState())
     private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
-    /// Makes a hub that reads nothing before it runs; without a `listener` ends are found by reading.
-    package convenience init(requests: AppRequests, listener: PostgresListener?, logger: Logger) {
-        self.init(listener: listener, logger: logger) { try await requests.answers($0) }
+    /// Makes a hub that reads nothing before it runs; ends that it is not notified of are found by reading.
+    package convenience init(requests: AppRequests) {
+        self.init { try await requests.answers($0) }
     }
 
     init(
-        listener: PostgresListener? = nil,
         pause: Duration = .seconds(2),
         follows: Duration = .seconds(30),
         remembers: Duration = .seconds(5),
-        logger: Logger,
         read: @escaping @Sendable ([UUID]) async throws -> [RestoreAnswer]
     ) {
         self.read = read
-        self.listener = listener
         self.pause = pause
         self.follows = follows
         self.remembers = remembers
-        self.logger = logger
     }
 
     /// Whether waiting callers should end their answers.
@@ -145,38 +137,26 @@ package final class StatusHub: Service, RestoreAudience {
 
     // MARK: Reading
 
-    /// Reads and listens until a graceful shutdown or the task's cancellation; to be ended after its callers.
+    /// Reads until a graceful shutdown or the task's cancellation; to be ended after its callers.
     package func run() async throws {
         await untilShutdown([
-            { await self.listen() }, { await self.tick() }, { await self.readDue() }, { await self.endWaits() },
+            { await self.tick() }, { await self.readDue() }, { await self.endWaits() },
         ])
         // A caller that still asks learns that no restore is read any more.
         for waiter in state.withLock({ $0.removeAll() }) { waiter.continuation.resume(throwing: CancellationError()) }
     }
 
-    private func listen() async {
-        guard let listener else { return }
-        do {
-            try await listener.run(
-                channels: ["entitlement_sync_outcome"],
-                onNotification: { [self] in notified($0.payload) },
-                onConnected: { [self] in connected() }
-            )
-        } catch is CancellationError {
-            return
-        } catch {
-            logger.warning("ends of restores are not heard; they are found by reading")
-        }
-        state.withLock { $0.isListening = false }
-    }
-
     /// Hints come from now on; those before were missed.
-    func connected() {
+    package func connected() {
         state.withLock { $0.isListening = true }
         readAll()
     }
 
-    func notified(_ payload: String) {
+    /// No hints come any more.
+    package func disconnected() { state.withLock { $0.isListening = false } }
+
+    /// Takes a hint that a restore has ended.
+    package func notified(_ payload: String) {
         guard let job = Self.job(in: payload) else { return readAll() }
         if state.withLock({ $0.noteEnd(of: job, at: .now, for: remembers) }) { signal.continuation.yield() }
     }

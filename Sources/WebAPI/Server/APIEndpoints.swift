@@ -79,14 +79,13 @@ package struct APIEndpoints: Sendable {
         self.logger = logger
     }
 
-    /// The routes of what is configured; `most`: how many requests of one address may be under way at once.
-    func router(inFlight most: Int, proxies: TrustedProxies) -> APIRouter {
-        let bodies = BodyBudget(security: security)
-        let perAddress = AddressLimit(limit: perAddress, proxies: proxies)
+    /// The routes of what is configured.
+    func router(within limits: APILimits) -> APIRouter {
+        let perAddress = AddressLimit(limit: perAddress, proxies: limits.proxies)
         return APIRouter(
-            routes: always + app(bodies) + webhooks(bodies, perAddress),
+            routes: ProcessRoutes(readiness: readiness).all + app(limits.bodies) + webhooks(limits.bodies, perAddress),
             frame: RequestFrame(log: logger),
-            inFlight: InFlightLimit(proxies: proxies, security: security, counts: ClientCounts(most: most)),
+            inFlight: limits.inFlight,
             perAddress: perAddress
         )
     }
@@ -129,8 +128,29 @@ package struct APIEndpoints: Sendable {
             .init(method: .post, path: "/v1/webhooks/google-play", answer: routes.googlePlay),
         ]
     }
+}
 
-    private var always: [APIRouter.Route] {
+/// What one process has for all of its apps together.
+struct APILimits: Sendable {
+    let proxies: TrustedProxies
+    let security: SecurityLog
+    let bodies: BodyBudget
+    let inFlight: InFlightLimit
+
+    /// `most`: how many requests of one address may be under way at once.
+    init(inFlight most: Int, proxies: TrustedProxies) {
+        self.proxies = proxies
+        security = SecurityLog()
+        bodies = BodyBudget(security: security)
+        inFlight = InFlightLimit(proxies: proxies, security: security, counts: ClientCounts(most: most))
+    }
+}
+
+/// What a process answers whatever the app.
+struct ProcessRoutes: Sendable {
+    let readiness: @Sendable () async -> Readiness
+
+    var all: [APIRouter.Route] {
         [
             .init(method: .get, path: "/openapi.json") { _, _ in OpenAPIRoute.answer },
             .init(method: .get, path: "/health/live") { _, _ in HealthAnswer.live },

@@ -2,6 +2,7 @@ import HTTPTypes
 import Hummingbird
 import Metrics
 import Synchronization
+import Telemetry
 
 /// What the API counts.
 ///
@@ -12,17 +13,23 @@ enum APIMetrics {
         var answers: [Counter]
     }
 
-    private static let routes = Mutex<[String: Route]>([:])
-    private static let counters = Mutex<[String: Counter]>([:])
+    private struct Key: Hashable {
+        let app = AppScope.name
+        /// The route, or the source of an event.
+        var name: String
+    }
+
+    private static let routes = Mutex<[Key: Route]>([:])
+    private static let counters = Mutex<[Key: Counter]>([:])
 
     /// Counts an answered request, by the route's pattern and never by the path as it was sent.
     static func count(_ context: APIContext, _ response: Response, since began: ContinuousClock.Instant) {
-        let name = context.endpointPath ?? "none"
+        let key = Key(name: context.endpointPath ?? "none")
         let elapsed = ContinuousClock.now - began
         let place = min(max(response.status.code / 100, 1), 5) - 1
         routes.withLock { routes in
-            let route = routes[name] ?? make(name)
-            routes[name] = route
+            let route = routes[key] ?? make(key.name)
+            routes[key] = route
             route.answers[place].increment()
             route.time.record(duration: elapsed)
         }
@@ -41,11 +48,12 @@ enum APIMetrics {
     }
 
     static func accept(_ source: String) {
+        let key = Key(name: source)
         counters.withLock { counters in
             let counter =
-                counters[source]
+                counters[key]
                 ?? Counter(label: "entitlement_sync_events_accepted_total", dimensions: [("source", source)])
-            counters[source] = counter
+            counters[key] = counter
             counter.increment()
         }
     }

@@ -1,4 +1,5 @@
 package import HTTPServing
+import Hummingbird
 package import Logging
 import NIOCore
 import ServiceLifecycle
@@ -26,18 +27,33 @@ package struct APISettings: Sendable {
 /// What users' apps and the stores' webhooks reach.
 package struct APIServer: Service {
     private let settings: APISettings
-    private let router: APIRouter
-    private let services: APIServices
-    private let security: SecurityLog
+    private let limits: APILimits
+    private let directory = APIDirectory()
+    private let readiness: @Sendable () async -> Readiness
     private let logger: Logger
 
-    /// Creates a server that is not listening yet.
-    package init(settings: APISettings, endpoints: APIEndpoints, logger: Logger) {
+    /// Creates a server that is not listening yet, and answers for no app.
+    ///
+    /// `readiness` says whether requests can be served, where that is not one app's to say.
+    package init(
+        settings: APISettings,
+        logger: Logger,
+        readiness: @escaping @Sendable () async -> Readiness = { .notReady }
+    ) {
         self.settings = settings
-        router = endpoints.router(inFlight: settings.maxPerAddress, proxies: settings.proxies)
-        services = endpoints.services
-        security = endpoints.security
+        limits = APILimits(inFlight: settings.maxPerAddress, proxies: settings.proxies)
+        self.readiness = readiness
         self.logger = logger
+    }
+
+    /// The apps that are answered for.
+    package var apps: APIDirectory { directory }
+
+    /// Answers for one app alone, or for one of several from now on.
+    package func serve(_ endpoints: APIEndpoints, as name: String? = nil) {
+        let responder = endpoints.router(within: limits).router().buildResponder()
+        let entry = APIDirectory.Entry(responder: responder, services: endpoints.services)
+        if let name { directory.open(name, entry) } else { directory.serve(entry) }
     }
 
     /// Serves until a graceful shutdown, or until the task is cancelled.
@@ -51,7 +67,7 @@ package struct APIServer: Service {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     try await bounds.serve(
-                        router.router(),
+                        responder,
                         as: "the API",
                         host: settings.host,
                         port: settings.port,
@@ -68,8 +84,18 @@ package struct APIServer: Service {
                 group.cancelAll()
             }
         } onGracefulShutdown: {
-            services.stopWaiting()
+            directory.stopWaiting()
         }
+    }
+
+    private var responder: AppsResponder {
+        let others = APIRouter(
+            routes: ProcessRoutes(readiness: readiness).all,
+            frame: RequestFrame(log: logger),
+            inFlight: limits.inFlight,
+            perAddress: AddressLimit(limit: nil, proxies: limits.proxies)
+        )
+        return AppsResponder(directory: directory, others: others.router().buildResponder())
     }
 
     /// How long requests in progress may go on after a shutdown was asked for.
@@ -79,7 +105,7 @@ package struct APIServer: Service {
         ConnectionBounds(
             time: TimeAmount(settings.requestTime),
             peers: PeerConnections(most: settings.maxPerAddress, proxies: settings.proxies),
-            security: security,
+            security: limits.security,
             logger: logger,
             door: "api"
         )

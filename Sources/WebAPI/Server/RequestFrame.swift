@@ -97,7 +97,8 @@ struct RequestFrame: RouterMiddleware {
                 fix: "Send the newest proof of each purchase, and the signed transaction in place of the receipt."
             )
         case let error as any HTTPResponseError where error.status == .notFound:
-            return Problem(.notFound)
+            return context.isDown
+                ? Problem(.unavailable, "this app can't be served now", retryAfterSeconds: 5) : Problem(.notFound)
         case is NIOTooManyBytesError:
             return Problem(.bodyTooLarge)
         default:
@@ -119,6 +120,10 @@ struct APIContext: RequestContext {
     let arrival = ContinuousClock.now
     /// The request's place among those of its address.
     var place: InFlightLimit.Place?
+    /// Where the routes begin that it reaches.
+    var root = "/v1"
+    /// It is for an app that can't be served now.
+    var isDown = false
 
     init(source: ApplicationRequestContextSource) {
         coreContext = .init(source: source)

@@ -8,7 +8,7 @@ import Testing
 /// A host application's database, and the settings its operator wrote.
 struct Site: Sendable {
     /// On a server of the tests; `nil`: on another one.
-    private let own: TestDatabase?
+    let own: TestDatabase?
     let pool: PostgresPool
     /// The program's environment beside what every process has.
     var settings: [String: String]

@@ -109,6 +109,7 @@ BEGIN
     INSERT INTO dry_run AS r (user_key) VALUES (key)
     ON CONFLICT (user_key) WHERE due IS NOT NULL DO UPDATE SET due = least(r.due, clock_timestamp())
     RETURNING r.id INTO asked;
+    PERFORM stir();
     RETURN asked;
 END
 $$;

@@ -75,7 +75,7 @@ struct EndpointSite: Sendable {
     }
 
     /// What means access beside RevenueCat's entitlement.
-    private static let products = """
+    static let products = """
         INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
         VALUES ('app_store', 'premium_monthly', 'premium', true), ('google_play', 'pro', 'premium', true),
                ('onside', 'premium_monthly', 'premium', true);

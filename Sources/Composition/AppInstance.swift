@@ -1,0 +1,179 @@
+import Configuring
+import Diagnostics
+import HTTPServing
+import Hummingbird
+import Migrations
+import Outbox
+import Postgres
+import Queue
+import ServiceLifecycle
+import SupportConsole
+import Transport
+import WebAPI
+
+/// One app in a process: what works, answers and is shown for it.
+struct AppInstance {
+    let runtime: Runtime
+    let api: APIComposition?
+    let console: SupportConsole?
+    private let listener: AppListener
+    /// The same pages, for an address that serves those of several apps.
+    let consoleResponder: (any HTTPResponder<AdminContext>)?
+    let readiness: ReadinessProbe
+    let pool: PostgresPool
+    private let pools: [PostgresPool]
+    /// What its services share.
+    let scope: ServiceScope
+    private let work: WorkerComposition?
+    private let schedule: ScheduleComposition?
+    private let runGauges: RunGauges?
+
+    /// Whether the process does nothing more for the app once its worker has ended.
+    var endsByItself: Bool { work != nil }
+
+    /// How far apart the steps of an app are where nothing happens, when there are others beside it.
+    private static let pulse = Duration.seconds(30)
+
+    /// Connects, puts an app together, and hands it over; closes its connections after that.
+    ///
+    /// `isAmongOthers`: whether it rests where nothing happens.
+    ///
+    /// - Throws: what is wrong with the settings or the database; what the body throws.
+    static func with(
+        _ process: RoleProcess,
+        _ runtime: Runtime,
+        transport: HTTPTransport,
+        isAmongOthers: Bool = false,
+        _ body: (AppInstance) async throws -> Void
+    ) async throws {
+        let roles = process.roles
+        let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
+        let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
+        let scope = ServiceScope(pulse: isAmongOthers && !process.untilIdle ? pulse : nil)
+        // One a role: neither waits for the other's connections, and what a session has planned it needs again.
+        var pools = roles.map { _ in
+            PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+        }
+        guard let pool = pools.first, let apiPool = pools.last else { return }
+        try await cleaningUp({ for pool in pools { await pool.close() } }) {
+            let sender = stores == nil ? nil : try sender(runtime.config, transport)
+            try await SchemaCheck(pool: pool).verify()
+            await SetupChecks(runtime: runtime)
+                .announce(roles.map(\.rawValue).sorted(), decides: stores != nil, pool: pool)
+            let statusHub = endpoints.map { _ in APIComposition.statusHub(runtime, pool: apiPool) }
+            let work = stores.map {
+                WorkerComposition(
+                    runtime,
+                    $0,
+                    pool: pool,
+                    transport: transport,
+                    sender: sender,
+                    watch: statusHub,
+                    untilIdle: process.untilIdle,
+                    scope: scope
+                )
+            }
+            var api: APIComposition?
+            if let endpoints, let statusHub {
+                api = try APIComposition(
+                    runtime,
+                    endpoints,
+                    pool: apiPool,
+                    transport: transport,
+                    statusHub: statusHub,
+                    dequeue: work?.dequeue
+                )
+            }
+            let desk = try endpoints.map { try ConsoleComposition(runtime, proxies: $0.proxies, transport: transport) }
+            if let desk { pools += [desk.pool] + (desk.reports.map { [$0] } ?? []) }
+            try await body(
+                AppInstance(
+                    runtime: runtime,
+                    api: api,
+                    console: desk?.console,
+                    listener: AppListener(
+                        runtime.listener(),
+                        dequeue: work?.dequeue,
+                        statusHub: statusHub,
+                        console: desk?.console,
+                        scope: scope,
+                        logger: runtime.logger
+                    ),
+                    consoleResponder: runtime.app == nil ? nil : desk?.console.responder,
+                    readiness: ReadinessProbe(
+                        databaseWait: roles.contains(.serve) ? runtime.config.api.databaseWait : .zero,
+                        wasReady: work == nil
+                    ) {
+                        guard work?.worker.isLeased != false else { return false }
+                        return (try? await pool.query("SELECT 1")) != nil
+                    },
+                    pool: pool,
+                    pools: pools,
+                    scope: scope,
+                    work: work,
+                    schedule: roles.contains(.schedule) ? ScheduleComposition(runtime, pool: pool) : nil,
+                    runGauges: roles == [.serve] ? nil : ScheduleComposition(runtime, pool: pool).gauges
+                )
+            )
+        }
+    }
+
+    /// What runs for the app, in the order in which it begins; it ends from the last to the first.
+    var services: [Part] {
+        // A worker of the same process plans already.
+        let schedules = (schedule?.services(plans: work == nil) ?? []).map { Part.vital($0) }
+        return [
+            Part.beside(listener), Part.beside(console), Part.beside(api?.services.statusHub),
+            Part.beside(api?.services.events),
+            Part.beside(api?.services.restores), work.map { Part.endsAll($0.worker) },
+        ].compactMap(\.self) + schedules.compactMap(\.self)
+    }
+
+    /// Closes connections that have rested for a while.
+    func closeIdleConnections(since moment: ContinuousClock.Instant) async {
+        for pool in pools { await pool.closeIdle(since: moment) }
+    }
+
+    /// Reads the figures that are true at this moment.
+    func refreshGauges() async {
+        await work?.gauges.refresh()
+        await runGauges?.refresh()
+    }
+
+    /// Sends webhooks, where that is configured.
+    ///
+    /// - Throws: `ConfigurationFaults`.
+    private static func sender(_ config: Config, _ transport: HTTPTransport) throws -> WebhookSender? {
+        guard let outbox = config.outbox else { return nil }
+        return try configured { () throws(SettingFaults<WebhookSender.Fault>) in
+            try WebhookSender(
+                url: outbox.url,
+                secret: outbox.secret.reveal(),
+                http: HTTPClient(transport: transport, target: "outbox")
+            )
+        }
+    }
+}
+
+typealias Part = ServiceGroupConfiguration.ServiceConfiguration
+
+extension Part {
+    /// A service whose end is of no consequence.
+    static func beside(_ service: (any Service)?) -> Part? {
+        service.map { Part(service: NamedService($0), successTerminationBehavior: .ignore) }
+    }
+
+    /// A service whose failure ends all others in good order.
+    static func vital(_ service: (any Service)?) -> Part? {
+        service.map { Part(service: NamedService($0), failureTerminationBehavior: .gracefullyShutdownGroup) }
+    }
+
+    /// A service whose end ends all others in good order.
+    static func endsAll(_ service: any Service) -> Part {
+        Part(
+            service: NamedService(service),
+            successTerminationBehavior: .gracefullyShutdownGroup,
+            failureTerminationBehavior: .gracefullyShutdownGroup
+        )
+    }
+}

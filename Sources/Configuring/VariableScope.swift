@@ -1,0 +1,31 @@
+/// Where a variable is set, when one process serves several apps.
+package enum VariableScope: Hashable, Sendable {
+    /// In the environment alone: there is one listener, one log and one way for operators to sign in.
+    case process
+    /// In an app's file alone: which database, which stores, whose users.
+    case app
+    /// In either: what the environment says is the default of every app.
+    case either
+}
+
+extension Variable {
+    package var scope: VariableScope {
+        switch self {
+        case .appsDirectory, .app, .httpHost, .httpPort, .adminHost, .adminPort, .adminNames, .consoleHost,
+            .consolePort,
+            .consoleURL, .oidcIssuer, .oidcClientID, .oidcClientSecret, .oidcScopes, .oidcGroupsClaim,
+            .oidcSessionMinutes, .logLevel, .logFormat, .sqlDirectory, .httpTrustedProxies, .httpMaxConnections,
+            .httpMaxConnectionsPerAddress:
+            .process
+        case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .reportDatabaseURL, .revenueCatAPIKey,
+            .revenueCatProjectID, .revenueCatTransferAPIKey, .revenueCatWebhookAuthorization,
+            .revenueCatWebhookSecret, .accountIDKeys, .accountIDNamespace, .appStoreIssuerID, .appStoreKeyID,
+            .appStorePrivateKey, .appStoreBundleID, .appStoreAppID, .googlePlayServiceAccount,
+            .googlePlayPackageName, .pubSubAudience, .pubSubServiceAccount, .onsideMerchantID,
+            .onsideMerchantSecret, .onsideMerchantSecretEncoding, .onsideSecretKeyID, .onsideBundleID,
+            .firebaseProjectID, .appTokenIssuer, .appTokenAudience, .outboxURL, .outboxSecret:
+            .app
+        default: .either
+        }
+    }
+}
