@@ -28,11 +28,8 @@ struct AppInstance {
     private let schedule: ScheduleComposition?
     private let runGauges: RunGauges?
 
-    /// Whether the process does nothing more for the app once its worker has ended.
-    var endsByItself: Bool { work != nil }
-
     /// How far apart the steps of an app are where nothing happens, when there are others beside it.
-    private static let pulse = Duration.seconds(30)
+    private static let pulse = Duration.seconds(60)
 
     /// Connects, puts an app together, and hands it over; closes its connections after that.
     ///
@@ -50,11 +47,12 @@ struct AppInstance {
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
         let scope = ServiceScope(pulse: isAmongOthers && !process.untilIdle ? pulse : nil)
-        // One a role: neither waits for the other's connections, and what a session has planned it needs again.
-        var pools = roles.map { _ in
-            PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
-        }
-        guard let pool = pools.first, let apiPool = pools.last else { return }
+        let pool = PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+        // The API's own: it waits for no worker's connections, and what a session has planned it needs again.
+        let apiPool =
+            roles == [.serve]
+            ? pool : PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+        var pools = [pool] + (roles.contains(.serve) && roles.count > 1 ? [apiPool] : [])
         try await cleaningUp({ for pool in pools { await pool.close() } }) {
             let sender = stores == nil ? nil : try sender(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
@@ -117,6 +115,9 @@ struct AppInstance {
             )
         }
     }
+
+    /// Whether its worker, if it has one, holds its lease.
+    var isAtWork: Bool { work?.worker.isLeased ?? true }
 
     /// What runs for the app, in the order in which it begins; it ends from the last to the first.
     var services: [Part] {

@@ -25,7 +25,7 @@ package struct AppListener: Service {
     private let scope: ServiceScope
     private let logger: Logger
 
-    /// `dequeue`, `statusHub`, `console`: the parts that go by it. `scope`: whose services come out of their rest.
+    /// Takes the parts that go by it, and the scope whose services then come out of their rest.
     package init(
         _ listener: PostgresListener,
         dequeue: DequeueSignal?,
@@ -54,13 +54,13 @@ package struct AppListener: Service {
     /// Listens until a graceful shutdown.
     package func run() async {
         guard !channels.isEmpty else { return }
-        await PeriodicService("listener", .untilEnd, every: .seconds(60), logger: logger) {
+        await PeriodicService("listener", .untilEnd, rests: false, every: .seconds(60), logger: logger) {
             defer { statusHub?.disconnected() }
             try await listener.run(
                 channels: channels,
                 onNotification: { notification in hear(notification) },
                 onConnected: {
-                    scope.stir()
+                    scope.nudge()
                     dequeue?.raise()
                     statusHub?.connected()
                     console?.changed()

@@ -1,5 +1,6 @@
 import Configuring
 import Logging
+import Metrics
 import Migrations
 import Queue
 import ServiceLifecycle
@@ -25,6 +26,8 @@ struct AppsHost: Service {
     let served: ServedApps
     /// `nil`: this process answers no requests.
     let api: APIServer?
+    /// Who may begin now.
+    let starts = StartTurns(8)
 
     /// Goes on until a graceful shutdown, or until no app's worker has anything left to do where the process is to end then.
     func run() async throws {
@@ -163,6 +166,7 @@ final class AppRunner: Sendable {
 
     /// Runs until the app is to end.
     func run() async {
+        let isUp = Gauge(label: "entitlement_sync_app_up")
         var pause = Self.shortestPause
         while let app = state.withLock(\.wanted) {
             host.served[name] = .starting
@@ -172,12 +176,13 @@ final class AppRunner: Sendable {
                 let config = try app.config.get()
                 warn(of: app.ignored, logger)
                 let began = ContinuousClock.now
-                try await run(app, Runtime(app, config, logger: host.runtime.logger))
+                try await run(app, Runtime(app, config, logger: host.runtime.logger)) { isUp.record(1) }
                 if host.process.untilIdle { break }
                 if .now - began > .seconds(60) { pause = Self.shortestPause }
             } catch {
                 let failure = CommandFailure(error)
                 host.served[name] = .down(AppTrouble(error).rawValue)
+                isUp.record(0)
                 logger.error("the app can't be served", metadata: ["error.message": "\(failure.message)"])
             }
             host.api?.apps.close(name)
@@ -186,10 +191,14 @@ final class AppRunner: Sendable {
             pause = min(pause * 2, Self.longestPause)
         }
         host.served[name] = nil
+        isUp.destroy()
         state.withLock { $0.hasEnded = true }
     }
 
-    private func run(_ app: AppsFolder.App, _ runtime: Runtime) async throws {
+    private func run(_ app: AppsFolder.App, _ runtime: Runtime, onServed: () -> Void) async throws {
+        await host.starts.take()
+        let start = StartTurn(host.starts)
+        defer { start.end() }
         try await AppInstance.with(host.process, runtime, transport: host.transport, isAmongOthers: true) { instance in
             try await instance.claim(databases, for: name)
             var configuration = ServiceGroupConfiguration(services: instance.services, logger: runtime.logger)
@@ -203,9 +212,20 @@ final class AppRunner: Sendable {
             }
             guard isWanted else { return }
             defer { state.withLock { $0.group = nil } }
+            onServed()
             if let api = instance.api { host.api?.serve(api.endpoints, as: name) }
             host.served[name] = .running(instance)
-            try await ServiceScope.$current.withValue(instance.scope) { try await group.run() }
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask {
+                    // Others begin once this one is at work: all at once would keep the database from every one of them.
+                    for _ in 0..<50 where !instance.isAtWork {
+                        try? await Task.sleep(for: .milliseconds(100))
+                    }
+                    start.end()
+                }
+                try await ServiceScope.$current.withValue(instance.scope) { try await group.run() }
+                tasks.cancelAll()
+            }
         }
     }
 

@@ -18,7 +18,7 @@ package enum EnvironmentFile {
             let line = trimmed(line)
             guard !line.isEmpty, line.first != "#" else { continue }
             let sides = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let name = String(sides[0])
+            let name = String(trimmed(sides[0]))
             guard sides.count == 2, !name.isEmpty, name.utf8.allSatisfy(VariableReader.isIdentifier) else {
                 faults.append(
                     .init(

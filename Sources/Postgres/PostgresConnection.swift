@@ -28,7 +28,7 @@ package actor PostgresConnection {
     /// When the last answer but one came, within the exchange that is under way.
     var answeredBefore: ContinuousClock.Instant?
     /// What the server's disk and its standbys cost.
-    let commitTime = Timer(label: "entitlement_sync_commit_duration_seconds")
+    lazy var commitTime = Timer(label: "entitlement_sync_commit_duration_seconds")
 
     /// Creates a connection that is still closed; see `open()`.
     package init(configuration: PostgresConfiguration) { self.configuration = configuration }

@@ -15,12 +15,12 @@ package struct JobQueue: Sendable {
         self.ignoresPause = ignoresPause
     }
 
-    /// How long it takes until a job is due that no process has; `nil`: there is none.
+    /// How long it takes until a job is due that no process has, negative where one is; `nil`: there is none.
     package func timeUntilDue() async throws(PostgresError) -> Duration? {
         try await pool.query(
             """
-            SELECT (extract(epoch FROM greatest(min(q.due) - clock_timestamp(), interval '0')) * 1000)::bigint
-              FROM entitlement_sync.queue AS q WHERE q.owner IS NULL
+            SELECT (extract(epoch FROM min(q.due) - clock_timestamp()) * 1000)::bigint
+              FROM entitlement_sync.queue AS q WHERE q.owner IS NULL AND q.due < 'infinity'
             """
         ).first?.decode(Int64?.self, at: 0).map { .milliseconds($0) } ?? nil
     }

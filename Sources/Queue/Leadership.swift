@@ -28,7 +28,9 @@ package struct Leadership: Sendable {
 
     /// Takes the lead, or prolongs it under the number that this process led with; `nil`: another process leads now.
     package func take(_ fence: Int64?) async throws(PostgresError) -> Int64? {
-        try await pool.query(
+        // At rest it is not prolonged before the pulse after the next.
+        let duration = ServiceScope.current?.restingPulse.map { $0 * 3 } ?? duration
+        return try await pool.query(
             """
             SELECT entitlement_sync.take_lead(\(duty.rawValue), \(holder), \(fence),
                                               \(duration.microseconds) * interval '1 microsecond')
@@ -61,7 +63,7 @@ package struct Leadership: Sendable {
             do {
                 if clock.now >= renewal {
                     let held = fence
-                    fence = try await take(held)
+                    fence = try await ServiceScope.step { try await take(held) }
                     renewal = clock.now + duration / 4
                     if (fence == nil) != (held == nil) { onChange(fence != nil) }
                     if let fence, fence != held {
@@ -70,7 +72,7 @@ package struct Leadership: Sendable {
                         logger.warning("leadership was lost: another process leads", metadata: metadata)
                     }
                 }
-                if let fence { pause = min(try await step(fence), pause) }
+                if let fence { pause = min(try await ServiceScope.step { try await step(fence) }, pause) }
             } catch {
                 guard !Task.isCancelled else { break }
                 logger.warning(complaint, metadata: metadata.merging(["error.code": "\(code(of: error))"]) { $1 })

@@ -47,6 +47,7 @@ package enum MetricNames {
             "Share of the users checked last whose record agrees with the ledger; 1 is all.",
         name("convergence_seconds"):
             "From a check's job to the change of type: half of a day's changes took no longer, and 95 of 100.",
+        name("app_up"): "1 while the app is served, 0 while it can't be; where one process serves several.",
         name("scheduler_leads"): "1 while this process starts what schedules ask for; one process does.",
         name("schedule_late_seconds"): "For how long a schedule's slot has waited for another run's end.",
         name("due_users"): "Users whose next check is due, counted up to 100,000.",

@@ -66,14 +66,14 @@ package final class Registry: MetricsFactory {
                 return known
             }
             let made = make()
-            let family = state.families[name] ?? Family(type: type)
-            guard family.type == type, family.series[labels] == nil, state.count < maxSeries,
-                name != MetricNames.droppedSeries
+            // No copy of the family is held here, or each new series would copy all others.
+            guard state.families[name]?.type ?? type == type, state.families[name]?.series[labels] == nil,
+                state.count < maxSeries, name != MetricNames.droppedSeries
             else {
                 state.dropped += 1
                 return made
             }
-            state.families[name, default: family].series[labels] = made
+            state.families[name, default: Family(type: type)].series[labels] = made
             state.count += 1
             return made
         }

@@ -61,6 +61,59 @@ struct PeriodicServiceTests {
         #expect(steps.gap(1, 20) < steps.gap(20, 24))
     }
 
+    @Test func `Where nothing happens a service rests, and goes on as usual once something does`() async throws {
+        let steps = Steps()
+        // The settling time is long for a machine that is busy with other tests; the pulse never comes.
+        let scope = ServiceScope(pulse: .seconds(36_000), settling: .seconds(1))
+        let service = PeriodicService("test", every: .milliseconds(10), logger: .quiet) {
+            _ = steps.note()
+            return .idle
+        }
+        try await ServiceScope.$current.withValue(scope) {
+            try await running(service) {
+                await steps.reach(1)
+                // It rests: a second, nudged step is followed by none.
+                scope.nudge()
+                await steps.reach(2)
+                try? await Task.sleep(for: .milliseconds(200))
+                #expect(steps.count == 2)
+                scope.stir()
+                await steps.reach(10)
+                try? await eventually("it does not come to rest") {
+                    let before = steps.count
+                    try await Task.sleep(for: .milliseconds(300))
+                    return steps.count == before
+                }
+                let resting = steps.count
+                scope.nudge()
+                await steps.reach(resting + 1)
+            }
+        }
+    }
+
+    @Test func `At rest one service makes its step at a time`() async throws {
+        let active = Atomic(0)
+        let most = Atomic(0)
+        let scope = ServiceScope(pulse: .milliseconds(20))
+        let services = (1...6).map { number in
+            PeriodicService("test \(number)", every: .milliseconds(1), logger: .quiet) {
+                let now = active.add(1, ordering: .relaxed).newValue
+                if now > most.load(ordering: .relaxed) { most.store(now, ordering: .relaxed) }
+                try await Task.sleep(for: .milliseconds(5))
+                active.subtract(1, ordering: .relaxed)
+                return .idle
+            }
+        }
+        try await ServiceScope.$current.withValue(scope) {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for service in services { group.addTask { await service.run() } }
+                try await Task.sleep(for: .milliseconds(300))
+                group.cancelAll()
+            }
+        }
+        #expect(most.load(ordering: .relaxed) == 1)
+    }
+
     @Test func `A failed step is repeated after half a second, and after the given time where it says so`() async throws
     {
         let steps = Steps()

@@ -114,10 +114,8 @@ package struct PeriodicService: Service {
     /// Makes a step; `nil`: it failed.
     private func attempt() async -> Next? {
         do {
-            guard let scope = ServiceScope.current, kind == .upkeep || rests && scope.restingPulse != nil else {
-                return try await step()
-            }
-            return try await scope.alone(step)
+            if kind == .upkeep, let scope = ServiceScope.current { return try await scope.alone(step) }
+            return rests ? try await ServiceScope.step(step) : try await step()
         } catch {
             guard !Task.isCancelled else { return nil }
             failures.increment()

@@ -15,21 +15,21 @@ package final class ServiceScope: Sendable {
         var stirredAt: Instant
     }
 
-    /// How long nothing happens before all come to rest.
-    private static let settling = Duration.seconds(10)
-
     private let state: Mutex<State>
     private let freed = Signal()
     private let stirred = Signal()
     private let pulse: Duration?
+    private let settling: Duration
     /// Others have their pulses at other instants.
     private let origin: Instant
 
     /// `pulse`: where nothing happens for a while, services make their steps this far apart, all together and one after the
-    /// other, so that an app at rest costs a connection for a moment only; `nil`: they never rest.
-    package init(pulse: Duration? = nil) {
+    /// other, so that an app at rest costs a connection for a moment only; `nil`: they never rest. `settling`: how long nothing
+    /// happens before they do. They begin at rest, each with one step.
+    package init(pulse: Duration? = nil, settling: Duration = .seconds(10)) {
         self.pulse = pulse
-        state = Mutex(State(stirredAt: .now))
+        self.settling = settling
+        state = Mutex(State(stirredAt: .now - settling * 2))
         origin = .now - (pulse ?? .zero) * Double.random(in: 0..<1)
     }
 
@@ -41,7 +41,7 @@ package final class ServiceScope: Sendable {
     /// The time between two steps at rest; `nil`: something happens, or did a moment ago.
     package var restingPulse: Duration? {
         guard let pulse else { return nil }
-        return state.withLock { !$0.isStopping && .now - $0.stirredAt > Self.settling } ? pulse : nil
+        return state.withLock { !$0.isStopping && .now - $0.stirredAt > settling } ? pulse : nil
     }
 
     /// Says that there is something to do: no service rests now, nor for a while.
@@ -49,10 +49,15 @@ package final class ServiceScope: Sendable {
         guard pulse != nil else { return }
         let wereResting = state.withLock { state in
             defer { state.stirredAt = .now }
-            return .now - state.stirredAt > Self.settling
+            return .now - state.stirredAt > settling
         }
-        if wereResting { stirred.raise() }
+        guard wereResting else { return }
+        stirred.raise()
+        freed.raise()
     }
+
+    /// Has services that rest make one step now.
+    package func nudge() { if pulse != nil { stirred.raise() } }
 
     /// Waits; at rest until the next pulse, until something happens, or for a signal, but no longer than `most`.
     package static func pause(_ duration: Duration, atMost most: Duration? = nil, wokenBy signal: Signal? = nil) async {
@@ -63,6 +68,16 @@ package final class ServiceScope: Sendable {
         } else {
             try? await Task.sleep(for: duration)
         }
+    }
+
+    /// Makes a step; at rest once no other service makes one, so that all of them need one connection.
+    package static func step<Result>(_ work: () async throws -> Result) async throws -> Result {
+        // What happens meanwhile ends the wait for others' turns with the rest.
+        while let scope = current, scope.restingPulse != nil {
+            if scope.tryBegin() { return try await scope.finishing(work) }
+            try await scope.waitForTurn()
+        }
+        return try await work()
     }
 
     private func rest(_ pulse: Duration, atMost most: Duration?, wokenBy signal: Signal?) async {
@@ -81,20 +96,26 @@ package final class ServiceScope: Sendable {
     /// Lets services begin no more steps, but those that jobs in flight need.
     package func stop() {
         state.withLock { $0.isStopping = true }
-        if pulse != nil { stirred.raise() }
+        nudge()
     }
 
-    /// Does some upkeep once no other is under way.
+    /// Does some work once no other is under way.
     func alone<Result>(_ work: () async throws -> Result) async throws -> Result {
-        while !tryBegin() {
-            await freed.wait(upTo: .seconds(1))
-            try Task.checkCancellation()
-        }
+        while !tryBegin() { try await waitForTurn() }
+        return try await finishing(work)
+    }
+
+    private func finishing<Result>(_ work: () async throws -> Result) async throws -> Result {
         defer {
             state.withLock { $0.isBusy = false }
             freed.raiseForOne()
         }
         return try await work()
+    }
+
+    private func waitForTurn() async throws {
+        await freed.wait(upTo: .seconds(1))
+        try Task.checkCancellation()
     }
 
     private func tryBegin() -> Bool {

@@ -17,16 +17,21 @@ struct Pages: Sendable {
         ("/console/figures", "Figures", "view"), ("/console/log", "Log", "audit"), ("/console/help", "Help", "view"),
     ]
 
+    /// Read once for all consoles of the process.
+    private static let shared = Result { try read() }
+
     /// - Throws: the library's error for a template that does not read.
-    init() throws {
+    init() throws { library = try Self.shared.get() }
+
+    private static func read() throws -> MustacheLibrary {
         MustacheContentTypes.register(PageEscape(), named: PageEscape.name)
         var library = MustacheLibrary()
-        for (name, bytes) in Self.sources {
+        for (name, bytes) in sources {
             // Without the first line, text would be escaped by the library's own rules.
             let text = "{{% CONTENT_TYPE: \(PageEscape.name)}}" + String(decoding: bytes, as: UTF8.self)
             library.register(try MustacheTemplate(string: text), named: name)
         }
-        self.library = library
+        return library
     }
 
     static let sources: [String: [UInt8]] = [

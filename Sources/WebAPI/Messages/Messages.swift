@@ -41,7 +41,7 @@ package struct Messages: Sendable {
         self.support = support.map {
             $0.hasPrefix("mailto:") ? String($0.dropFirst("mailto:".count).prefix { $0 != "?" }) : $0
         }
-        var texts = try Self.read(PackageResources.messages_json)
+        var texts = try Self.shipped.get()
         if let own {
             let added = try Self.read(own)
             try Self.check(added)
@@ -55,6 +55,9 @@ package struct Messages: Sendable {
         }
         self.texts = texts
     }
+
+    /// Read once for all apps of the process.
+    private static let shipped = Result { () throws(Fault) in try read(PackageResources.messages_json) }
 
     package var languages: [String] { texts.keys.sorted() }
 

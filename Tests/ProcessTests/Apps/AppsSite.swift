@@ -123,8 +123,12 @@ struct AppsSite: Sendable {
     }
 
     /// Runs a command to its end.
-    func run(_ arguments: String..., settings: [String: String] = [:]) async throws -> Program.Ending {
-        try await Site.run(arguments, settings: environment.merging(settings) { $1 })
+    func run(
+        _ arguments: String...,
+        settings: [String: String] = [:],
+        within limit: Duration = .seconds(60)
+    ) async throws -> Program.Ending {
+        try await Site.run(arguments, settings: environment.merging(settings) { $1 }, within: limit)
     }
 
     /// A user of an app.

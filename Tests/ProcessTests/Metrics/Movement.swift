@@ -84,6 +84,8 @@ struct Movement: Sendable, CustomStringConvertible {
             Movement("evidence_oldest_seconds", .within(432_000, 433_000), "a reading is five days old"),
             Movement("record_agreement_ratio", .within(0.5, 0.99), "two records are astray"),
             Movement("convergence_seconds", ["share": "0.95"], .within(0.001, 3600), "users became subscribers"),
+            Movement("app_up", ["app": "golf"], .within(0, 0), "an app's file is broken"),
+            Movement("app_up", ["app": "games"], .within(1, 1), "another app's file is not"),
             Movement("scheduler_leads", .within(0, 1), "a process follows schedules"),
             Movement(
                 "schedule_late_seconds",

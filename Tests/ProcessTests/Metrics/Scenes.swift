@@ -14,7 +14,23 @@ enum Scenes {
         async let down = outage()
         async let asked = direct()
         async let served = endpoints()
-        return try await worked + limited + down + asked + served
+        async let several = apps()
+        return try await worked + limited + down + asked + served + several
+    }
+
+    // MARK: Several apps
+
+    private static func apps() async throws -> [Exposition] {
+        let scrapes = Slot<[Exposition]>()
+        try await AppsSite.with(["games", "golf"]) { site in
+            try site.write("golf", changing: ["MODE": "sometimes"])
+            let endpoint = try await site.open("serve")
+            try await site.untilReady(endpoint) { $0.status == 200 && $0.text.contains("app golf") }
+            let text = try await site.endpoints.transport.ask(.get, "/metrics", at: endpoint.adminPort).text
+            scrapes.value = [try Exposition(text)]
+            try await endpoint.close()
+        }
+        return try #require(scrapes.value)
     }
 
     // MARK: The work
