@@ -169,7 +169,7 @@ let package = Package(
             ],
             resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
         ),
-        target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
+        target("Configuring", ["Entitlements", "Telemetry", configuration, logging, yams]),
         target("Telemetry", [logging, metrics]),
         target(
             "HTTPServing",

@@ -74,7 +74,8 @@ SELECT apply_privileges(ARRAY(
          purchase.first_seen_at purchase.former_owner_key purchase.gives_access purchase.id purchase.kind purchase.merged_into
          purchase.observed_at purchase.owner_key purchase.owner_rule purchase.owner_since purchase.ownership
          purchase.period_ends_at purchase.product_id purchase.renewal purchase.source purchase.stated_at purchase.status
-         purchase.store purchase.transferred_at rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by
+         purchase.store purchase.store_app
+         purchase.revenuecat_project purchase.transferred_at rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by
          run.counted run.cursor_at run.cursor_key run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash
          run.held run.id run.is_backfill_only run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due
          run.late_since run.listed run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress
@@ -109,7 +110,8 @@ SELECT apply_privileges(ARRAY(
          purchase.environment purchase.first_seen_at purchase.former_owner_key purchase.gives_access purchase.id purchase.kind
          purchase.merged_into purchase.observed_at purchase.owner_key purchase.owner_rule purchase.owner_since
          purchase.ownership purchase.period_ends_at purchase.product_id purchase.renewal purchase.source purchase.stated_at
-         purchase.status purchase.store purchase.transferred_at purchase_consent purchase_identifier_log queue rate_budget
+         purchase.status purchase.store purchase.store_app
+         purchase.revenuecat_project purchase.transferred_at purchase_consent purchase_identifier_log queue rate_budget
          run.asked_at run.asked_by run.confirmed_at run.confirmed_by run.counted run.cursor_at run.cursor_key
          run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash run.held run.id run.is_backfill_only
          run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due run.late_since run.listed run.max_demotions

@@ -1,4 +1,5 @@
 package import Configuring
+import Entitlements
 package import HTTPServing
 import Outbox
 package import Postgres
@@ -31,18 +32,21 @@ package struct EndpointSettings {
             faults += error.faults
             proxies = TrustedProxies()
         }
-        if let bundleID = config.appStore.bundleID {
+        if !config.appStore.apps.isEmpty {
             do {
                 let proofs = AppStoreProofs(
                     roots: try StoreRoots(config.appStore).transactions(),
-                    expected: .init(bundleID: bundleID)
+                    expected: .init(bundleIDs: config.appStore.apps.map(\.bundleID))
                 )
-                appStore = AppStoreNotifications(proofs: proofs, bundleID: bundleID, appID: config.appStore.appID)
+                appStore = AppStoreNotifications(
+                    proofs: proofs,
+                    apps: config.appStore.apps.map { .init(bundleID: $0.bundleID, appID: $0.appID) }
+                )
             } catch let error as ConfigurationFaults { faults += error.faults }
         }
         guard faults.isEmpty else { throw ConfigurationFaults(faults: faults) }
         guard
-            config.api.takesAppTokens || config.api.webhooks.takesRevenueCat || config.api.webhooks.push != nil
+            config.api.takesAppTokens || config.api.webhooks.takesRevenueCat || !config.api.webhooks.push.isEmpty
                 || appStore != nil || config.console.address != nil
         else {
             throw CommandFailure(
@@ -137,13 +141,26 @@ package struct APIComposition {
     ) throws -> WebhookSenders {
         let webhooks = runtime.config.api.webhooks
         var senders = WebhookSenders(
-            revenueCat: RevenueCatWebhooks(
-                authorization: webhooks.revenueCatAuthorization?.reveal(),
-                secret: webhooks.revenueCatSecret?.reveal()
-            ),
+            revenueCat: webhooks.revenueCat.compactMap { sender in
+                RevenueCatWebhooks(
+                    authorization: sender.authorization?.reveal(),
+                    secret: sender.secret?.reveal()
+                )
+            },
             appStore: settings.appStore
         )
-        senders.googlePlay = try webhooks.push.map { (try PushTokens($0, runtime, transport), $0.packageName) }
+        // Apps whose notifications come by one topic are separated by what these say.
+        let bySender = Dictionary(grouping: webhooks.push, by: \.sender)
+        for push in webhooks.push where push == bySender[push.sender]?.first {
+            let packages = bySender[push.sender]?.map(\.packageName) ?? []
+            do {
+                senders.googlePlay.append((try PushTokens(push, runtime, transport), Set(packages)))
+            } catch let error as ConfigurationFaults {
+                throw ConfigurationFaults(
+                    faults: error.faults.map { runtime.config.named($0, of: push.packageName, in: .googlePlay) }
+                )
+            }
+        }
         return senders
     }
 }

@@ -46,7 +46,7 @@ package struct BudgetCheck {
                 checks: $0,
                 known: known ?? 0,
                 backgroundDays: (config.decision.backgroundCheck?.components.seconds ?? 0) / 86_400,
-                perMinute: config.revenueCat?.requestsPerMinute ?? 0
+                perMinute: config.revenueCatRequestsPerMinute ?? 0
             )
         }
         return Self.check(day, forecast)

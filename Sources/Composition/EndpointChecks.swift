@@ -19,10 +19,10 @@ package enum EndpointChecks {
         var open: [String] = []
         if api.takesAppTokens { open.append("users' apps") }
         if api.webhooks.takesRevenueCat { open.append("RevenueCat's webhooks") }
-        if config.appStore.bundleID != nil { open.append("the App Store's notifications") }
-        if api.webhooks.push != nil { open.append("Google Play's notifications") }
+        if !config.appStore.apps.isEmpty { open.append("the App Store's notifications") }
+        if !api.webhooks.push.isEmpty { open.append("Google Play's notifications") }
         checks.append(.passed("endpoints", open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", ")))
-        guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
+        guard api.takesAppTokens || !api.webhooks.push.isEmpty || config.console.provider != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
         if let firebase = api.firebase, let tokens = try? FirebaseTokens(firebase, runtime, transport) {
             checks += await probe("firebase", .firebaseKeysURL, tokens.probeKeys)
@@ -35,7 +35,7 @@ package enum EndpointChecks {
                 tokens.probeKeys
             )
         }
-        if let push = api.webhooks.push, let tokens = try? PushTokens(push, runtime, transport) {
+        if let push = api.webhooks.push.first, let tokens = try? PushTokens(push, runtime, transport) {
             checks += await probe("pubsub", .googleKeysURL, tokens.probeKeys)
         }
         if let provider = try? ProviderSignIn(runtime, transport)?.provider {

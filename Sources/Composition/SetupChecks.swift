@@ -35,6 +35,8 @@ package struct SetupChecks {
             "outbox": "\(config.outbox == nil ? "off" : "on")",
         ]
         metadata["mode"] = mode.map { "\($0)" }
+        let apps = config.storeApps
+        if !apps.isEmpty { metadata["store.apps"] = "\(apps.joined(separator: ", "))" }
         logger.notice("starting", metadata: metadata)
         Gauge(
             label: "entitlement_sync_build_info",
@@ -68,6 +70,7 @@ package struct SetupChecks {
             await check("adapter_words") { try await adapter(pool) },
             await check("products") { self.products(try await records.products()) },
             await check("worker_modes") { Self.workers(try await records.workers()) },
+            storeApps,
             variables,
         ]
     }
@@ -125,6 +128,11 @@ package struct SetupChecks {
         )
     }
 
+    private var storeApps: Check {
+        let apps = runtime.config.storeApps
+        return .passed("store_apps", apps.isEmpty ? "none is configured" : apps.joined(separator: ", "))
+    }
+
     private var variables: Check {
         let strays = strays
         let words = strays.map { stray in stray.like.map { "\(stray.name) (\($0)?)" } ?? stray.name }
@@ -143,11 +151,24 @@ extension Config {
     /// The stores that are asked, in the order of their names.
     var askedStores: [Store] {
         let asked: [(Store, Bool)] = [
-            (.appStore, appStore.access != nil), (.googlePlay, googlePlay != nil),
-            (.onside, onside != nil), (.revenueCat, revenueCat != nil),
+            (.appStore, appStore.isAsked), (.googlePlay, !googlePlay.isEmpty),
+            (.onside, onside != nil), (.revenueCat, !revenueCat.isEmpty),
         ]
         return asked.filter(\.1).map(\.0)
     }
+
+    /// The apps of the stores by name, such as `app_store com.example.app`; RevenueCat's are its projects.
+    var storeApps: [String] {
+        appStore.apps.map { "app_store \($0.bundleID)" }
+            + Set(googlePlay.map(\.packageName) + api.webhooks.push.map(\.packageName)).sorted().map {
+                "google_play \($0)"
+            }
+            + (onside.map { ["onside \($0.bundleID)"] } ?? [])
+            + revenueCat.map { "revenuecat \($0.projectID)" }
+    }
+
+    /// The requests a minute of the project that is the slowest to be read; `nil`: none has a limit.
+    var revenueCatRequestsPerMinute: Int? { revenueCat.map(\.requestsPerMinute).filter { $0 > 0 }.min() }
 }
 
 extension Check {

@@ -75,15 +75,17 @@ package struct StoreComposition {
             RevenueCatTransfers(
                 configuration: configuration,
                 http: clients.http(.revenueCat),
-                gate: clients.revenueCatGate ?? .open,
+                gate: clients.revenueCatGates[configuration.projectID] ?? .open,
                 logger: logger
             )
         }
+        // What one of the projects holds can be moved only if all of it can.
+        let hasTransferKey = !transfers.isEmpty && transfers.count == clients.settings.revenueCat.count
         let collector = EvidenceCollector(
             records: CaseRecords(pool: clients.pool),
             stores: stores,
             settings: clients.config.desk,
-            hasTransferKey: transfers != nil,
+            hasTransferKey: hasTransferKey,
             publishes: publishes,
             logger: logger
         )
@@ -92,12 +94,12 @@ package struct StoreComposition {
             TransferRunner(
                 transfers: Transfers(pool: clients.pool),
                 collector: collector,
-                revenueCat: transfers,
+                revenueCat: hasTransferKey ? transfers : [],
                 logger: logger
             ),
             TokenWriter(
                 tokens: TransferTokens(pool: clients.pool),
-                appStore: clients.appStoreClient,
+                appStore: clients.appStoreApps,
                 accounts: accounts,
                 logger: logger
             ),
@@ -114,9 +116,9 @@ struct ClientComposition {
     let salesSignal: Signal
     let logger: Logger
     private(set) var limiters: StoreRateLimiters
-    /// One limit for all of RevenueCat's keys: the project is what counts there.
-    private(set) var revenueCatGate: RequestPermit?
-    private(set) var appStoreClient: AppStoreClient?
+    /// One limit for all keys of a project of RevenueCat's: the project is what counts there.
+    private(set) var revenueCatGates: [String: RequestPermit] = [:]
+    private(set) var appStoreApps: AppStoreApps?
     /// Acknowledges granted sales to Google Play, where that is on and wanted.
     private(set) var acknowledger: Acknowledger?
     /// What stores can list of what they sent.
@@ -149,77 +151,112 @@ struct ClientComposition {
         return limiters.add(store, credential, budget: budget, breaker: breaker).permit
     }
 
+    /// What tells the names of several apps of a store apart; nothing where there is one.
+    private func suffix(_ app: String, ofOneIn count: Int) -> String { count > 1 ? ".\(app)" : "" }
+
     private mutating func revenueCat(_ lookups: UserLookups) -> RevenueCatSource? {
-        guard let configuration = settings.revenueCat, let access = config.revenueCat else { return nil }
-        let gate = gate(.revenueCat, "revenuecat", access.requestsPerMinute, CircuitBreaker())
-        revenueCatGate = gate
-        let client = RevenueCatClient(configuration: configuration, http: http(.revenueCat), gate: gate, logger: logger)
-        return RevenueCatSource(client: client, lookups: lookups)
+        var clients: [RevenueCatClient] = []
+        for (configuration, access) in zip(settings.revenueCat, config.revenueCat) {
+            let name = "revenuecat" + suffix(access.projectID, ofOneIn: config.revenueCat.count)
+            let gate = gate(.revenueCat, name, access.requestsPerMinute, CircuitBreaker())
+            revenueCatGates[access.projectID] = gate
+            clients.append(
+                RevenueCatClient(configuration: configuration, http: http(.revenueCat), gate: gate, logger: logger)
+            )
+        }
+        return clients.isEmpty ? nil : RevenueCatSource(RevenueCatProjects(clients), lookups: lookups)
     }
 
     private mutating func appStore(_ lookups: UserLookups) -> AppStoreSource? {
-        // Without a bundle id a proof can't be matched with the app.
-        guard let bundleID = config.appStore.bundleID else { return nil }
-        let transactions = AppStoreProofs(roots: settings.transactionRoots, expected: .init(bundleID: bundleID))
-        let receipts = AppReceiptProofs(roots: settings.receiptRoots, expected: .init(bundleID: bundleID))
-        if let configuration = settings.appStore, let access = config.appStore.access {
-            let breaker = CircuitBreaker()
-            var gates: [AppStoreEnvironment: [AppStoreBudget: RequestPermit]] = [:]
-            for environment in AppStoreEnvironment.allCases {
-                for budget in AppStoreBudget.allCases {
-                    let widest = environment == .production ? access.requestsPerMinute : access.requestsPerMinute / 10
-                    let share = max(access.requestsPerMinute > 0 ? 1 : 0, widest * budget.perSecond / 50)
-                    let name = "app_store.\(environment.ledgerName).\(budget.rawValue)"
-                    gates[environment, default: [:]][budget] = gate(.appStore, name, share, breaker)
-                }
-            }
-            let client = AppStoreClient(
-                configuration: configuration,
+        // Without a bundle id a proof can't be matched with an app.
+        let apps = config.appStore.apps
+        guard !apps.isEmpty else { return nil }
+        let expected = AppStoreProofs.Expectation(bundleIDs: apps.map(\.bundleID))
+        let transactions = AppStoreProofs(roots: settings.transactionRoots, expected: expected)
+        let receipts = AppReceiptProofs(roots: settings.receiptRoots, expected: expected)
+        let asked = apps.compactMap { app in app.access.map { (app: app, access: $0) } }
+        var clients: [AppStoreClient] = []
+        for (configuration, (app, access)) in zip(settings.appStore, asked) {
+            let suffix = self.suffix(app.bundleID, ofOneIn: apps.count)
+            let client = appStoreClient(configuration, access, transactions, suffix: suffix)
+            clients.append(client)
+            let notifications = AppStoreNotifications(
                 proofs: transactions,
-                http: http(.appStore),
-                gate: { [gates] in gates[$0]?[$1] ?? .open },
-                logger: logger
+                apps: apps.map { .init(bundleID: $0.bundleID, appID: $0.appID) }
             )
-            appStoreClient = client
-            let appID = config.appStore.appID
-            let notifications = AppStoreNotifications(proofs: transactions, bundleID: bundleID, appID: appID)
             lists += AppStoreEnvironment.allCases.map {
-                .notifications(client, understood: notifications, in: $0, logger: logger)
+                .notifications(client, understood: notifications, in: $0, suffix: suffix, logger: logger)
             }
         }
+        appStoreApps = clients.isEmpty ? nil : AppStoreApps(clients)
         return AppStoreSource(
             transactions: transactions,
             receipts: receipts,
-            client: appStoreClient,
+            apps: appStoreApps,
             lookups: lookups,
             logger: logger
         )
     }
 
-    private mutating func googlePlay(_ lookups: UserLookups) -> GooglePlaySource? {
-        guard let configuration = settings.googlePlay, let access = config.googlePlay else { return nil }
+    private mutating func appStoreClient(
+        _ configuration: AppStoreConfiguration,
+        _ access: AppStoreSettings.Access,
+        _ proofs: AppStoreProofs,
+        suffix: String
+    ) -> AppStoreClient {
         let breaker = CircuitBreaker()
-        var gates: [GooglePlayBudget: RequestPermit] = [:]
-        for budget in GooglePlayBudget.allCases {
-            let share = budget.perMinute * access.requestsPerMinute / GooglePlayBudget.subscriptions.perMinute
-            gates[budget] = gate(.googlePlay, "google_play.\(budget.rawValue)", share, breaker)
+        var gates: [AppStoreEnvironment: [AppStoreBudget: RequestPermit]] = [:]
+        for environment in AppStoreEnvironment.allCases {
+            for budget in AppStoreBudget.allCases {
+                let widest = environment == .production ? access.requestsPerMinute : access.requestsPerMinute / 10
+                let share = max(access.requestsPerMinute > 0 ? 1 : 0, widest * budget.perSecond / 50)
+                let name = "app_store.\(environment.ledgerName).\(budget.rawValue)\(suffix)"
+                gates[environment, default: [:]][budget] = gate(.appStore, name, share, breaker)
+            }
         }
-        let client = GooglePlayClient(
+        return AppStoreClient(
             configuration: configuration,
-            http: http(.googlePlay),
-            gate: { [gates] in gates[$0] ?? .open },
+            proofs: proofs,
+            http: http(.appStore),
+            gate: { [gates] in gates[$0]?[$1] ?? .open },
             logger: logger
         )
-        if access.acknowledges, config.decision.mode != .observe {
+    }
+
+    private mutating func googlePlay(_ lookups: UserLookups) -> GooglePlaySource? {
+        var clients: [GooglePlayClient] = []
+        for (configuration, access) in zip(settings.googlePlay, config.googlePlay) {
+            let suffix = self.suffix(access.packageName, ofOneIn: config.googlePlay.count)
+            let breaker = CircuitBreaker()
+            var gates: [GooglePlayBudget: RequestPermit] = [:]
+            for budget in GooglePlayBudget.allCases {
+                let share = budget.perMinute * access.requestsPerMinute / GooglePlayBudget.subscriptions.perMinute
+                gates[budget] = gate(.googlePlay, "google_play.\(budget.rawValue)\(suffix)", share, breaker)
+            }
+            let client = GooglePlayClient(
+                configuration: configuration,
+                http: http(.googlePlay),
+                gate: { [gates] in gates[$0] ?? .open },
+                logger: logger
+            )
+            clients.append(client)
+            lists.append(.voided(client, suffix: suffix))
+        }
+        guard !clients.isEmpty else { return nil }
+        let apps = GooglePlayApps(clients)
+        if config.googlePlay.contains(where: \.acknowledges), config.decision.mode != .observe {
             acknowledger = Acknowledger(
                 records: Acknowledgements(pool: pool),
-                client: client,
+                apps: apps,
                 signal: salesSignal,
                 logger: logger
             )
         }
-        lists.append(.voided(client))
-        return GooglePlaySource(client: client, lookups: lookups)
+        return GooglePlaySource(
+            apps,
+            unacknowledged: Set(config.googlePlay.filter { !$0.acknowledges }.map(\.packageName)),
+            lookups: lookups
+        )
     }
 
     private mutating func onside() -> OnsideSource? {

@@ -1,43 +1,47 @@
 package import Configuring
-package import Entitlements
+import Entitlements
 import Foundation
+package import RateLimits
 import StoreClients
 import Transport
 package import X509
 
-/// The settings of every store that is on, in the form that its client takes.
+/// The settings of every store that is on, in the form that its clients take: one for each app of it.
 package struct StoreSettings {
-    private(set) var revenueCat: RevenueCatConfiguration?
-    /// With the key that may move purchases.
-    private(set) var revenueCatTransfers: RevenueCatConfiguration?
-    private(set) var appStore: AppStoreConfiguration?
-    private(set) var googlePlay: GooglePlayConfiguration?
+    private(set) var revenueCat: [RevenueCatConfiguration] = []
+    /// With the keys that may move purchases.
+    private(set) var revenueCatTransfers: [RevenueCatConfiguration] = []
+    private(set) var appStore: [AppStoreConfiguration] = []
+    private(set) var googlePlay: [GooglePlayConfiguration] = []
     private(set) var onside: OnsideConfiguration?
     private(set) var transactionRoots: [Certificate] = []
     private(set) var receiptRoots: [Certificate] = []
-    /// What each store that is on is asked with, for a digest that shows when it changes.
-    package let credentials: [Store: [String]]
+    /// What each app of each store that is on is asked with, for a digest that shows when it changes.
+    package let credentials: [StoreCredential]
+    private let config: Config
     private var faults: [ConfigurationFault] = []
 
     /// Checks the settings, as far as only making them shows what is wrong, and that there is anybody to ask.
     ///
     /// - Throws: `ConfigurationFaults`, of all stores at once; `CommandFailure` where no store is on.
     package init(_ config: Config) throws {
+        self.config = config
         credentials = Self.credentials(config)
-        revenueCat = config.revenueCat.flatMap { revenueCat($0, key: $0.apiKey) }
-        revenueCatTransfers = config.revenueCat.flatMap { access in
-            access.transferKey.flatMap { revenueCat(access, key: $0) }
+        for access in config.revenueCat {
+            if let made = revenueCat(access, key: access.apiKey) { revenueCat.append(made) }
+            guard let key = access.transferKey, let made = revenueCat(access, key: key) else { continue }
+            revenueCatTransfers.append(made)
         }
-        if config.appStore.bundleID != nil {
+        if !config.appStore.apps.isEmpty {
             let roots = StoreRoots(config.appStore)
             transactionRoots = try certificates(roots.transactions)
             receiptRoots = try certificates(roots.receipts)
         }
-        appStore = config.appStore.access.flatMap { appStore($0) }
-        googlePlay = config.googlePlay.flatMap { googlePlay($0) }
+        appStore = config.appStore.apps.compactMap(\.access).compactMap { appStore($0) }
+        googlePlay = config.googlePlay.compactMap { googlePlay($0) }
         onside = config.onside.flatMap { onside($0) }
         guard faults.isEmpty else { throw ConfigurationFaults(faults: faults) }
-        guard revenueCat != nil || appStore != nil || googlePlay != nil || onside != nil else {
+        guard !revenueCat.isEmpty || !appStore.isEmpty || !googlePlay.isEmpty || onside != nil else {
             throw CommandFailure(
                 .configuration,
                 "no store is configured; set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the credentials of the App"
@@ -46,20 +50,22 @@ package struct StoreSettings {
         }
     }
 
-    private static func credentials(_ config: Config) -> [Store: [String]] {
-        var credentials: [Store: [String]] = [:]
-        if let access = config.revenueCat { credentials[.revenueCat] = [access.apiKey.reveal(), access.projectID] }
-        if let access = config.appStore.access {
-            credentials[.appStore] = [access.issuerID, access.keyID, access.privateKey.reveal(), access.bundleID]
+    private static func credentials(_ config: Config) -> [StoreCredential] {
+        var credentials = config.revenueCat.map {
+            StoreCredential(.revenueCat, app: $0.projectID, [$0.apiKey.reveal(), $0.projectID])
         }
-        if let access = config.googlePlay {
-            credentials[.googlePlay] = [access.serviceAccount.reveal(), access.packageName]
+        credentials += config.appStore.apps.compactMap(\.access).map {
+            StoreCredential(.appStore, app: $0.bundleID, [$0.issuerID, $0.keyID, $0.privateKey.reveal(), $0.bundleID])
+        }
+        credentials += config.googlePlay.map {
+            StoreCredential(.googlePlay, app: $0.packageName, [$0.serviceAccount.reveal(), $0.packageName])
         }
         if let access = config.onside {
-            credentials[.onside] = [
-                access.merchantID, access.merchantSecret.reveal(), access.secretKeyID, access.bundleID,
-            ]
+            let values = [access.merchantID, access.merchantSecret.reveal(), access.secretKeyID, access.bundleID]
+            credentials.append(StoreCredential(.onside, app: nil, values))
         }
+        let counts = Dictionary(grouping: credentials, by: \.store).mapValues(\.count)
+        for place in credentials.indices where counts[credentials[place].store] == 1 { credentials[place].app = nil }
         return credentials
     }
 
@@ -73,13 +79,13 @@ package struct StoreSettings {
     }
 
     private mutating func revenueCat(_ access: RevenueCatSettings, key: Secret) -> RevenueCatConfiguration? {
-        usable { () throws(SettingFaults<RevenueCatConfiguration.Fault>) in
+        usable(.revenueCat, access.projectID) { () throws(SettingFaults<RevenueCatConfiguration.Fault>) in
             try RevenueCatConfiguration(apiKey: key.reveal(), projectID: access.projectID, baseURL: access.baseURL)
         }
     }
 
     private mutating func appStore(_ access: AppStoreSettings.Access) -> AppStoreConfiguration? {
-        usable { () throws(SettingFaults<AppStoreConfiguration.Fault>) in
+        usable(.appStore, access.bundleID) { () throws(SettingFaults<AppStoreConfiguration.Fault>) in
             try AppStoreConfiguration(
                 issuerID: access.issuerID,
                 keyID: access.keyID,
@@ -92,7 +98,7 @@ package struct StoreSettings {
     }
 
     private mutating func googlePlay(_ access: GooglePlaySettings) -> GooglePlayConfiguration? {
-        usable { () throws(SettingFaults<GooglePlayConfiguration.Fault>) in
+        usable(.googlePlay, access.packageName) { () throws(SettingFaults<GooglePlayConfiguration.Fault>) in
             try GooglePlayConfiguration(
                 serviceAccount: access.serviceAccount.reveal(),
                 packageName: access.packageName,
@@ -103,7 +109,7 @@ package struct StoreSettings {
     }
 
     private mutating func onside(_ access: OnsideSettings) -> OnsideConfiguration? {
-        usable { () throws(SettingFaults<OnsideConfiguration.Fault>) in
+        usable(.onside, access.bundleID) { () throws(SettingFaults<OnsideConfiguration.Fault>) in
             try OnsideConfiguration(
                 merchantID: access.merchantID,
                 merchantSecret: access.merchantSecret.reveal(),
@@ -115,14 +121,16 @@ package struct StoreSettings {
         }
     }
 
-    /// A store's settings; `nil`, and their faults noted, where its client can't use them.
+    /// An app's settings; `nil`, and their faults noted, where its client can't use them.
     private mutating func usable<Settings, Fault: SettingFault>(
+        _ store: Store,
+        _ app: String,
         _ make: () throws(SettingFaults<Fault>) -> Settings
     ) -> Settings? {
         do {
             return try make()
         } catch {
-            faults += error.faults.map(\.configurationFault)
+            faults += error.faults.map { config.named($0.configurationFault, of: app, in: store) }
             return nil
         }
     }
@@ -212,12 +220,16 @@ package struct StoreRoots {
 
     /// - Throws: `ConfigurationFaults`.
     package func transactions() throws -> [Certificate] {
-        try read(settings.rootCertificates, .appStoreRootCertificates) ?? AppStoreRoots.shipped()
+        try settings.rootCertificates.flatMap { path in
+            try read(path, .appStoreRootCertificates) ?? AppStoreRoots.shipped()
+        }
     }
 
     /// - Throws: `ConfigurationFaults`.
     package func receipts() throws -> [Certificate] {
-        try read(settings.receiptRootCertificates, .receiptRootCertificates) ?? AppStoreRoots.shippedForReceipts()
+        try settings.receiptRootCertificates.flatMap { path in
+            try read(path, .receiptRootCertificates) ?? AppStoreRoots.shippedForReceipts()
+        }
     }
 
     private func read(_ path: String?, _ variable: Variable) throws -> [Certificate]? {

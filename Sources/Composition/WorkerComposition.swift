@@ -57,7 +57,7 @@ package struct WorkerComposition {
                 decision: config.decision,
                 brake: config.brake,
                 retry: config.retry,
-                acknowledges: config.googlePlay?.acknowledges ?? false,
+                acknowledges: config.googlePlay.contains(where: \.acknowledges),
                 publishes: sender != nil
             )
         )
@@ -109,9 +109,7 @@ package struct ScheduleComposition {
     /// How fast the store may be asked that everybody is asked at.
     package var forecast: RunForecast {
         RunForecast(
-            requestsPerMinute: config.revenueCat.map(\.requestsPerMinute).flatMap { rate in
-                rate > 0 ? RateBudget.sustained(perMinute: rate) : nil
-            },
+            requestsPerMinute: config.revenueCatRequestsPerMinute.map { RateBudget.sustained(perMinute: $0) },
             reserved: Double(config.reserves.restorePercent + config.reserves.supportPercent) / 100
         )
     }

@@ -10,6 +10,7 @@ extension Config {
     /// - Throws: `ConfigurationFaults` with everything that is wrong, not only the first.
     package static func load(environment: [String: String]) throws(ConfigurationFaults) -> Config {
         var reader = VariableReader(environment: environment)
+        let apps = reader.storeApps()
         let config = Config(
             database: reader.database(),
             decision: reader.decision(),
@@ -24,14 +25,15 @@ extension Config {
                 lease: .seconds(reader.number(.jobLeaseSeconds, default: 10, in: 2...3600, unit: "seconds"))
             ),
             reserves: reader.reserves(),
-            revenueCat: reader.revenueCat(),
-            appStore: reader.appStore(),
-            googlePlay: reader.googlePlay(),
+            revenueCat: apps.revenueCat,
+            appStore: apps.appStore,
+            listedStores: apps.listedStores,
+            googlePlay: apps.googlePlay,
             onside: reader.onside(),
             accounts: reader.accounts(),
             desk: reader.desk(),
             http: reader.listenAddress(host: .httpHost, port: .httpPort, default: 8080),
-            api: reader.api(),
+            api: reader.api(webhooks: apps.webhooks),
             admin: reader.admin(),
             console: reader.console(),
             outbox: reader.outbox(),

@@ -13,11 +13,13 @@ package struct Config: Sendable {
     package var retry: RetryPolicy
     package var worker: Worker
     package var reserves: Reserves
-    /// `nil`: RevenueCat is off.
-    package var revenueCat: RevenueCatSettings?
+    /// One for each project; empty: RevenueCat is off.
+    package var revenueCat: [RevenueCatSettings]
     package var appStore: AppStoreSettings
-    /// `nil`: Google Play is off.
-    package var googlePlay: GooglePlaySettings?
+    /// The stores whose apps STORE_APPS lists.
+    package var listedStores: Set<Store>
+    /// One for each package; empty: Google Play is off.
+    package var googlePlay: [GooglePlaySettings]
     /// `nil`: Onside is off.
     package var onside: OnsideSettings?
     package var accounts: AccountSettings

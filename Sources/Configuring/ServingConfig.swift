@@ -41,16 +41,31 @@ package struct APIConfig: Sendable {
 
     /// How stores show that they are who they say.
     package struct Webhooks: Sendable {
-        package var revenueCatAuthorization: Secret?
-        package var revenueCatSecret: Secret?
-        /// `nil`: Google Play's pushes are not taken.
-        package var push: Push?
+        /// One for each project whose webhooks are taken.
+        package var revenueCat: [RevenueCatSender] = []
+        /// One for each package whose pushes are taken.
+        package var push: [Push] = []
 
-        package var takesRevenueCat: Bool { revenueCatAuthorization != nil || revenueCatSecret != nil }
+        package var takesRevenueCat: Bool { !revenueCat.isEmpty }
+    }
+
+    /// What shows that a webhook is one of a project's; at least one of the two is there.
+    package struct RevenueCatSender: Sendable {
+        package var authorization: Secret?
+        package var secret: Secret?
     }
 
     /// What tokens of Pub/Sub's pushes have to say.
-    package struct Push: Sendable {
+    package struct Push: Hashable, Sendable {
+        /// Who sends, by what a token shows.
+        package struct Sender: Hashable, Sendable {
+            package var audience: String
+            package var serviceAccount: String
+            package var keysURL: String?
+        }
+
+        package var sender: Sender { Sender(audience: audience, serviceAccount: serviceAccount, keysURL: keysURL) }
+
         package var audience: String
         package var serviceAccount: String
         /// The app whose notifications they are.

@@ -1,17 +1,28 @@
 package import Foundation
 
-/// Which app's texts the App Store signs, who signs them, and how it is asked.
+/// Which apps' texts the App Store signs, who signs them, and how it is asked.
 package struct AppStoreSettings: Sendable {
-    /// `nil`: not set.
-    package var bundleID: String?
-    /// The app's number; `nil`: not set.
-    package var appID: Int64?
-    /// The path of a PEM file with the roots that count instead of the one that is shipped.
-    package var rootCertificates: String?
+    /// Each has a bundle id of its own; empty: no text of the App Store can be matched with an app.
+    package var apps: [App] = []
+    /// The paths of PEM files with the roots that count; `nil` stands for the root that is shipped.
+    package var rootCertificates: [String?]
     /// The same for app receipts.
-    package var receiptRootCertificates: String?
-    /// `nil`: the store itself is not asked.
-    package var access: Access?
+    package var receiptRootCertificates: [String?]
+
+    /// One app.
+    package struct App: Sendable {
+        package var bundleID: String
+        /// The app's number; `nil`: not set.
+        package var appID: Int64?
+        /// `nil`: the store itself is not asked about it.
+        package var access: Access?
+    }
+
+    /// The apps that texts may be about; `nil`: none is named, so any.
+    package var bundleIDs: [String]? { apps.isEmpty ? nil : apps.map(\.bundleID) }
+
+    /// Whether the store itself is asked about any app.
+    package var isAsked: Bool { apps.contains { $0.access != nil } }
 
     /// How the App Store Server API is reached and how fast.
     package struct Access: Sendable {

@@ -5,7 +5,7 @@ import Glibc
 /// Used at start-up alone, where blocking does no harm.
 package enum ValueFile {
     /// The largest file that is read, in bytes; a connection string or a key is far smaller.
-    static let limit = 65_536
+    package static let limit = 65_536
 
     /// Why a file gave no value.
     ///
@@ -16,9 +16,9 @@ package enum ValueFile {
 
     /// Reads a file's text, which is never empty, without the line ends at its end.
     ///
-    /// - Throws: `Failure` when it cannot be read, is empty, is larger than ``limit``, or is not UTF-8.
-    package static func read(_ path: String) throws(Failure) -> String {
-        var bytes = try contents(of: path)
+    /// - Throws: `Failure` when it cannot be read, is empty, is larger than `limit` bytes, or is not UTF-8.
+    package static func read(_ path: String, upTo limit: Int = Self.limit) throws(Failure) -> String {
+        var bytes = try contents(of: path, upTo: limit)
         while let last = bytes.last, last == 0x0A || last == 0x0D { bytes.removeLast() }
         guard !bytes.isEmpty else { throw Failure(problem: "the file is empty") }
         guard let text = String(validating: bytes, as: UTF8.self) else {
@@ -27,7 +27,7 @@ package enum ValueFile {
         return text
     }
 
-    private static func contents(of path: String) throws(Failure) -> [UInt8] {
+    private static func contents(of path: String, upTo limit: Int) throws(Failure) -> [UInt8] {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure(errno) }
         defer { close(descriptor) }
@@ -39,7 +39,7 @@ package enum ValueFile {
             guard count >= 0 else { throw failure(errno) }
             guard count > 0 else { return bytes }
             bytes += chunk[..<count]
-            guard bytes.count <= limit else { throw Failure(problem: "the file is larger than 64 KiB") }
+            guard bytes.count <= limit else { throw Failure(problem: "the file is larger than \(limit >> 10) KiB") }
         }
     }
 

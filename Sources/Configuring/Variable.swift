@@ -9,6 +9,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case consoleDatabaseURL = "CONSOLE_DATABASE_URL"
     case reportDatabaseURL = "REPORT_DATABASE_URL"
     case mode = "MODE"
+    case storeApps = "STORE_APPS"
     case revenueCatAPIKey = "REVENUECAT_API_KEY"
     case revenueCatProjectID = "REVENUECAT_PROJECT_ID"
     case revenueCatBaseURL = "REVENUECAT_BASE_URL"
@@ -104,10 +105,13 @@ package enum Variable: String, CaseIterable, Sendable {
     /// The variable that names a file to read the value from.
     package var fileVariable: String { rawValue + "_FILE" }
 
+    /// The largest file that the value is read from, in bytes.
+    var longestFile: Int { self == .storeApps ? StoreAppsFile.limit : ValueFile.limit }
+
     /// Whether the value has lines, as keys in files do.
     package var hasLines: Bool {
         switch self {
-        case .appStorePrivateKey, .googlePlayServiceAccount, .messages: true
+        case .appStorePrivateKey, .googlePlayServiceAccount, .messages, .storeApps: true
         default: false
         }
     }
@@ -117,7 +121,7 @@ package enum Variable: String, CaseIterable, Sendable {
     /// Connection strings carry passwords.
     package var isSecret: Bool {
         switch self {
-        case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .reportDatabaseURL, .revenueCatAPIKey,
+        case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .reportDatabaseURL, .storeApps, .revenueCatAPIKey,
             .accountIDKeys, .appStorePrivateKey,
             .googlePlayServiceAccount, .onsideMerchantSecret, .revenueCatWebhookAuthorization,
             .revenueCatWebhookSecret, .outboxSecret, .revenueCatTransferAPIKey, .oidcClientSecret:

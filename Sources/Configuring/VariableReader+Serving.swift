@@ -1,5 +1,5 @@
 extension VariableReader {
-    mutating func api() -> APIConfig {
+    mutating func api(webhooks: APIConfig.Webhooks) -> APIConfig {
         let maxConnections = number(.httpMaxConnections, default: 10_000, in: 16...1_000_000)
         return APIConfig(
             perAddress: rate(.requestsPerMinutePerAddress, default: 600, most: 1_000_000),
@@ -16,7 +16,7 @@ extension VariableReader {
             firebase: firebase(),
             issuer: appIssuer(),
             messages: text(.messages),
-            webhooks: webhooks()
+            webhooks: webhooks
         )
     }
 
@@ -50,12 +50,13 @@ extension VariableReader {
         return nil
     }
 
-    private mutating func webhooks() -> APIConfig.Webhooks {
-        APIConfig.Webhooks(
-            revenueCatAuthorization: secret(.revenueCatWebhookAuthorization),
-            revenueCatSecret: secret(.revenueCatWebhookSecret),
-            push: push()
+    /// `nil`: no webhooks of RevenueCat are taken.
+    mutating func revenueCatSender() -> APIConfig.RevenueCatSender? {
+        let sender = APIConfig.RevenueCatSender(
+            authorization: secret(.revenueCatWebhookAuthorization),
+            secret: secret(.revenueCatWebhookSecret)
         )
+        return sender.authorization == nil && sender.secret == nil ? nil : sender
     }
 
     /// A secret; how hard it is to guess is the sender's settings' business.
@@ -64,7 +65,8 @@ extension VariableReader {
         return parsed(variable, fix: fix, else: "is too long") { $0.utf8.count <= 4_096 ? Secret($0) : nil }
     }
 
-    private mutating func push() -> APIConfig.Push? {
+    /// `nil`: no pushes of Google Play are taken.
+    mutating func push() -> APIConfig.Push? {
         let audience = text(.pubSubAudience)
         let serviceAccount = parsed(
             .pubSubServiceAccount,

@@ -65,18 +65,16 @@ extension VariableReader {
         let appID = number(.appStoreAppID, default: 0, in: 0...Int.max)
         let requestsPerMinute = rate(.appStoreRequestsPerMinute, default: 3000)
         var settings = AppStoreSettings(
-            bundleID: bundleID,
-            appID: appID == 0 ? nil : Int64(appID),
-            rootCertificates: text(.appStoreRootCertificates),
-            receiptRootCertificates: text(.receiptRootCertificates),
-            access: nil
+            rootCertificates: [text(.appStoreRootCertificates)],
+            receiptRootCertificates: [text(.receiptRootCertificates)]
         )
+        if let bundleID { settings.apps = [.init(bundleID: bundleID, appID: appID == 0 ? nil : Int64(appID))] }
         let baseURL = address(.appStoreBaseURL)
         let sandboxBaseURL = address(.appStoreSandboxBaseURL)
         // The bundle id alone lets proofs be verified.
         guard issuerID != nil || keyID != nil || privateKey != nil else { return settings }
         if let issuerID, let keyID, let privateKey, let bundleID {
-            settings.access = AppStoreSettings.Access(
+            settings.apps[0].access = AppStoreSettings.Access(
                 issuerID: issuerID,
                 keyID: keyID,
                 privateKey: privateKey,

@@ -9,6 +9,8 @@ struct VariableReader {
     private let reader: ConfigReader
     private var recorded: [Variable: [ConfigurationFault]] = [:]
     private let gone: [ConfigurationFault]
+    /// What is set, with the values of files filled in; an empty variable counts as not set.
+    let values: [String: String]
 
     /// Takes the environment, with the values of `NAME_FILE` files filled in.
     init(environment: [String: String]) {
@@ -22,7 +24,7 @@ struct VariableReader {
                 continue
             }
             do throws(ValueFile.Failure) {
-                values[name] = try ValueFile.read(path)
+                values[name] = try ValueFile.read(path, upTo: variable.longestFile)
             } catch {
                 let fix = "Name a readable text file that holds the value of \(name)"
                 recorded[variable] = [.init(variable: variable.fileVariable, problem: error.problem, fix: fix)]
@@ -34,6 +36,7 @@ struct VariableReader {
                 secretsSpecifier: .specific(Set(Variable.allCases.filter(\.isSecret).map(\.rawValue)))
             )
         )
+        self.values = values
         gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Self.isIdentifier) }.sorted()
             .map {
                 ConfigurationFault(
@@ -50,10 +53,10 @@ struct VariableReader {
     /// Whether a variable was given well: reading it recorded no fault.
     func isSound(_ variable: Variable) -> Bool { recorded[variable] == nil }
 
-    /// Records a fault.
-    mutating func fault(_ variable: Variable, _ problem: String, fix: String) {
+    /// Records a fault; `name`: what is shown as the variable, where that is a part of its value.
+    mutating func fault(_ variable: Variable, as name: String? = nil, _ problem: String, fix: String) {
         recorded[variable, default: []].append(
-            ConfigurationFault(variable: variable.rawValue, problem: problem, fix: fix)
+            ConfigurationFault(variable: name ?? variable.rawValue, problem: problem, fix: fix)
         )
     }
 

@@ -151,7 +151,7 @@ package struct AccessSummary: Hashable, Sendable {
     private mutating func addAbsent(_ row: Purchase, _ input: DecisionInput) {
         let last = row.accessState
         guard !row.isSandbox || input.sandbox == .allowed else { return }
-        guard input.reading.covered.contains(row.source) else {
+        guard input.reading.covers(row) else {
             let mayCount = input.catalog.mapping(of: row.entitlements) != .noAccess
             if last == .access || last == .unsettled, mayCount { unaskedItems += 1 }
             return

@@ -121,6 +121,10 @@ package struct Observation: Hashable, Sendable {
     package var lookupID: String?
     /// The account of the store in whose lists it stands.
     package var storeAccount: StoreAccount?
+    /// The store's own name of the app that it was sold in: a bundle id or a package; `nil`: the store itself did not say.
+    package var storeApp: String?
+    /// The project of RevenueCat's that listed it.
+    package var revenueCatProject: String?
     /// When it was bought first, whatever was renewed or restored since.
     package var boughtAt: Instant?
     /// What Google Play waits for before it keeps the sale.
@@ -196,6 +200,8 @@ package struct Acknowledgement: Hashable, Sendable {
     /// repeats them; never shown, never logged.
     package var accountID: String?
     package var profileID: String?
+    /// The package that it was sold in; `nil`: not known.
+    package var package: String?
 
     package init(productID: String, token: String, kind: Observation.Kind, deadline: Instant) {
         self.productID = productID
@@ -246,6 +252,8 @@ package struct Reading: Sendable {
     package var claims = ClaimFindings()
     /// Whose silence means something: the stores that are configured.
     package var covered: Set<Store>
+    /// The projects of RevenueCat's that were asked; empty: not known, and then its silence is about any.
+    package var revenueCatProjects: Set<String> = []
     /// Items that no decision may use, because their owner is not known yet.
     package var withheld: [Observation] = []
     /// The stores that did not answer in full, and why; empty where that is not known by store.
@@ -265,5 +273,12 @@ package struct Reading: Sendable {
         self.askedAt = askedAt
         self.observations = observations
         self.failure = failure
+    }
+
+    /// Whether silence about a purchase means something: the one that spoke of it last was asked, in the right project.
+    func covers(_ purchase: Purchase) -> Bool {
+        guard covered.contains(purchase.source) else { return false }
+        guard purchase.source == .revenueCat, let project = purchase.revenueCatProject else { return true }
+        return revenueCatProjects.isEmpty || revenueCatProjects.contains(project)
     }
 }

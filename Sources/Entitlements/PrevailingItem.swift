@@ -7,6 +7,9 @@ package struct PrevailingItem: Hashable, Sendable {
     package var place: Int
     /// By which id the store is asked again: the standing item's, else that of the next best item that has one.
     package var lookupID: String?
+    /// The app that the store itself names, and RevenueCat's project: each by the next best item that says it.
+    package var storeApp: String?
+    package var revenueCatProject: String?
     /// The newest version that a store gave to any of the items.
     package var statedAt: Instant?
 
@@ -24,6 +27,8 @@ package struct PrevailingItem: Hashable, Sendable {
         guard let first = ranked.first else { return nil }
         place = first.place
         lookupID = ranked.lazy.compactMap { items[$0.place].lookupID }.first
+        storeApp = ranked.lazy.compactMap { items[$0.place].storeApp }.first
+        revenueCatProject = ranked.lazy.compactMap { items[$0.place].revenueCatProject }.first
         statedAt = items.compactMap(\.statedAt).max()
     }
 

@@ -27,6 +27,8 @@ package struct Purchase: Hashable, Sendable {
     package var source = Store.revenueCat
     /// The user whose id the app gave the store for the buyer, where that contradicted another user's claim.
     package var accountKey: Int64?
+    /// The project of RevenueCat's that listed it last.
+    package var revenueCatProject: String?
 
     package init(
         id: Int64,

@@ -11,6 +11,8 @@ package struct KnownPurchase: AccessItem, Sendable, Hashable {
     package var givesAccess: Bool?
     /// By which id its store is asked; `nil`: only RevenueCat spoke of it.
     package var lookupID: String?
+    /// The store's own name of the app that it was sold in; `nil`: the store itself has not said.
+    package var storeApp: String?
     package var periodEndsAt: Instant?
     package var statedAt: Instant?
     /// Everything the store calls it by.
@@ -42,6 +44,7 @@ package struct KnownPurchase: AccessItem, Sendable, Hashable {
         status = try StoreStatus(row["status"])
         givesAccess = try row["gives_access"]
         lookupID = try row["lookup_id"]
+        storeApp = try row["store_app"]
         periodEndsAt = try row["period_ends_at"]
         statedAt = try row["stated_at"]
         entitlements = try row["entitlements"]

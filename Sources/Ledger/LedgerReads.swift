@@ -194,7 +194,7 @@ package enum LedgerReads {
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
         array_to_string(p.entitlements, E'\\x1f') AS entitlements, p.period_ends_at, p.end_announced,
         p.ownership = 'family_shared' AS is_family_shared, p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
-        p.source, p.account_key, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f') AS carried
+        p.source, p.account_key, p.revenuecat_project, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f') AS carried
         """
 
     /// The purchases that the users own, and those that came from them lately; each once.
@@ -307,6 +307,7 @@ package enum LedgerReads {
         purchase.transferredAt = try row["transferred_at"]
         purchase.source = Store(rawValue: source) ?? .revenueCat
         purchase.accountKey = try row["account_key"]
+        purchase.revenueCatProject = try row["revenuecat_project"]
         return purchase
     }
 }

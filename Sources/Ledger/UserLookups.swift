@@ -13,6 +13,8 @@ package struct EventPurchase: Sendable, Hashable {
     package var value: String
     /// The event came within the hour: the store itself may not show the purchase yet.
     package var isFresh: Bool
+    /// The store's own name of the app that it was sold in; `nil`: not known.
+    package var app: String?
 }
 
 /// Small reads outside the apply transaction.
@@ -30,7 +32,7 @@ package struct UserLookups: Sendable {
     package func purchases(of userKey: Int64) async throws -> [KnownPurchase] {
         let rows = try await pool.query(
             """
-            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.period_ends_at, p.stated_at,
+            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.store_app, p.period_ends_at, p.stated_at,
                    p.entitlements,
                    ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
                           WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value) AS identifiers,
@@ -106,10 +108,11 @@ package struct UserLookups: Sendable {
     package func eventPurchases(of userKey: Int64) async throws -> [EventPurchase] {
         try await pool.query(
             """
-            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour') AS is_fresh, max(i.received_at) AS event_at
+            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour') AS is_fresh, max(i.received_at) AS event_at,
+                   max(n.app) AS app
               FROM entitlement_sync.inbox AS i
              CROSS JOIN LATERAL jsonb_to_recordset(i.about -> 'purchases')
-                     AS n(store text, environment text, value text)
+                     AS n(store text, environment text, value text, app text)
              WHERE i.user_keys @> ARRAY[\(userKey)]::bigint[] AND i.about IS NOT NULL AND i.state = 'done'
                AND i.received_at > now() - interval '7 days'
                AND NOT EXISTS (
@@ -122,7 +125,7 @@ package struct UserLookups: Sendable {
              GROUP BY n.store, n.environment, n.value
             UNION ALL
             -- What gives the user access without being the user's is asked about until its store says that it is over.
-            SELECT p.store, p.environment, p.lookup_id, false, max(p.observed_at)
+            SELECT p.store, p.environment, p.lookup_id, false, max(p.observed_at), p.store_app
               FROM entitlement_sync.observation AS o
               JOIN entitlement_sync.purchase AS f ON f.id = o.purchase_id
               JOIN entitlement_sync.purchase AS p ON p.id = coalesce(f.merged_into, f.id)
@@ -136,7 +139,8 @@ package struct UserLookups: Sendable {
                 store: row["store"],
                 environment: row["environment"],
                 value: row["value"],
-                isFresh: row["is_fresh"]
+                isFresh: row["is_fresh"],
+                app: row["app"]
             )
         }
     }

@@ -2,6 +2,24 @@ package import Entitlements
 package import Postgres
 import Queue
 
+/// What an app of a store is asked with.
+package struct StoreCredential: Sendable {
+    package var store: Store
+    /// The app, by its store's name or RevenueCat's project, where there are several of the store; `nil`: there is one.
+    package var app: String?
+    /// Never logged, and on record as a digest alone.
+    package var values: [String]
+
+    package init(_ store: Store, app: String?, _ values: [String]) {
+        self.store = store
+        self.app = app
+        self.values = values
+    }
+
+    /// By what our records know it.
+    package var name: String { app.map { "\(store.rawValue).\($0)" } ?? store.rawValue }
+}
+
 /// By which credentials the stores were asked last, as digests.
 package struct StoreCredentials: Sendable {
     private let pool: PostgresPool
@@ -25,29 +43,31 @@ package struct StoreCredentials: Sendable {
         package var at: Instant
     }
 
-    /// The salt of a store's digest, made at the first call.
-    package func salt(of store: Store) async throws -> [UInt8] {
+    /// The salt of a credential's digest, made at the first call.
+    package func salt(of credential: StoreCredential) async throws -> [UInt8] {
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.store_credential (store) VALUES (\(store.rawValue)) ON CONFLICT (store) DO NOTHING
+            INSERT INTO entitlement_sync.store_credential (store) VALUES (\(credential.name)) ON CONFLICT (store) DO NOTHING
             """
         )
         return try await pool.query(
-            "SELECT c.salt FROM entitlement_sync.store_credential AS c WHERE c.store = \(store.rawValue)"
+            "SELECT c.salt FROM entitlement_sync.store_credential AS c WHERE c.store = \(credential.name)"
         ).one.decode(PostgresBytes.self).bytes
     }
 
     /// Notes the digest in use.
-    package func note(_ digest: [UInt8], of store: Store) async throws -> State {
+    package func note(_ digest: [UInt8], of credential: StoreCredential) async throws -> State {
         let name = try await pool.query(
-            "SELECT entitlement_sync.note_credentials(\(store.rawValue), \(PostgresBytes(digest)))"
+            "SELECT entitlement_sync.note_credentials(\(credential.name), \(PostgresBytes(digest)))"
         ).first?.decode(String.self, at: 0)
         return name.flatMap(State.init) ?? .unchecked
     }
 
-    /// At most ten customers with a paid period that runs, that the store has named before.
-    package func customers(of store: Store) async throws -> [Customer] {
+    /// At most ten customers with a paid period that runs, that the store has named before: in the app, where it has several.
+    package func customers(of credential: StoreCredential) async throws -> [Customer] {
         // RevenueCat knows what it has given an id; a store's own rows say who spoke last.
+        let store = credential.store
+        let app = credential.app
         let isTheirs =
             store == .revenueCat
             ? """
@@ -63,16 +83,20 @@ package struct StoreCredentials: Sendable {
                       JOIN entitlement_sync.user_sync AS u ON u.user_key = p.owner_key
                      WHERE p.merged_into IS NULL AND p.gives_access AND p.period_ends_at > now()
                        AND p.environment = 'production' AND u.user_id IS NOT NULL AND \(rawSQL: isTheirs)
+                       AND (\(app)::text IS NULL
+                            OR \(app) = CASE WHEN \(store == .revenueCat) THEN p.revenuecat_project ELSE p.store_app END)
                      LIMIT 10) AS c
             """
         ).map { try $0.decode(into: Customer.init(userKey:userID:at:)) }
     }
 
     /// Settles whether the store knows our customers; returns whether that changed something.
-    package func judge(_ digest: [UInt8], of store: Store, knows: Bool, detail: String) async throws -> Bool {
+    package func judge(_ digest: [UInt8], of credential: StoreCredential, knows: Bool, detail: String) async throws
+        -> Bool
+    {
         try await pool.query(
             """
-            SELECT entitlement_sync.judge_credentials(\(store.rawValue), \(PostgresBytes(digest)), \(knows), \(detail))
+            SELECT entitlement_sync.judge_credentials(\(credential.name), \(PostgresBytes(digest)), \(knows), \(detail))
             """
         ).first?.decode(Bool.self, at: 0) ?? false
     }

@@ -33,7 +33,12 @@ package struct StoreRateLimiters: Sendable {
     }
 
     /// Who waits for the tokens of the store that every user is read from; `nil`: there is no limit.
-    package var occupancy: LimiterOccupancy? { entries.first { $0.store == .revenueCat }?.limiter.occupancy }
+    ///
+    /// Of several of its projects, which are all read for every user, the one with the lowest limit makes them wait.
+    package var occupancy: LimiterOccupancy? {
+        func limit(_ entry: Entry) -> Int { entry.budget.perMinute > 0 ? entry.budget.perMinute : .max }
+        return entries.filter { $0.store == .revenueCat }.min { limit($0) < limit($1) }?.limiter.occupancy
+    }
 }
 
 /// Shares with other workers what stores said of their limits and how they answer.

@@ -12,8 +12,13 @@ struct StoreCall: Sendable {
         case reading
         /// The id comes from a client: whatever happens says little about the store, and must raise no alarm.
         case lookup
+        /// What our records hold is asked for in one of several apps, and may be another one's.
+        case probe
         /// Something is to be done with a key of its own: what the store thinks of that key is no word on the others.
         case action
+
+        /// Whether the id comes from our own records, so that the answer says something of the store.
+        var isOfRecords: Bool { self == .reading || self == .probe }
     }
 
     /// Points into the store's route templates.
@@ -134,7 +139,7 @@ struct StoreRequester: Sendable {
         // What an id of a client brings about is no word on the store's health, be it good or bad; what the store
         // thinks of our key, and that we are too fast, no id brings about.
         let saysOfStore =
-            call.purpose == .reading || failure?.code == .throttled
+            call.purpose.isOfRecords || failure?.code == .throttled
             || failure?.code == .unauthorized && call.purpose == .lookup
         call.gate.report(
             StoreAnswer(
@@ -145,7 +150,7 @@ struct StoreRequester: Sendable {
                 retryAfter: failure?.retryAfter,
                 dateSkewSeconds: response.flatMap(serverSeconds).map { $0 - systemSeconds() },
                 elapsed: elapsed,
-                countsForBreaker: call.purpose == .reading && !isOddity
+                countsForBreaker: call.purpose.isOfRecords && !isOddity
                     && failure.map { breakerFailures.contains($0.code) } ?? false
             )
         )

@@ -25,10 +25,10 @@ package struct Acknowledgements: Sendable {
     package static func plan(_ sales: [Acknowledgement]) -> [PostgresRequest<Void>] {
         guard !sales.isEmpty else { return [] }
         let query: PostgresQuery = """
-            INSERT INTO entitlement_sync.acknowledgement (token, product_id, kind, deadline, account_id, profile_id)
+            INSERT INTO entitlement_sync.acknowledgement (token, product_id, kind, deadline, account_id, profile_id, package)
             SELECT n.* FROM unnest(\(sales.map(\.token)), \(sales.map(\.productID)), \(sales.map(\.kind.rawValue)),
                                    \(sales.map(\.deadline.timestamp)), \(sales.map(\.accountID)),
-                                   \(sales.map(\.profileID))) AS n
+                                   \(sales.map(\.profileID)), \(sales.map(\.package))) AS n
             ON CONFLICT (token) DO NOTHING
             """
         return [PostgresRequest(query)]
@@ -47,7 +47,7 @@ package struct Acknowledgements: Sendable {
                SET due = now() + interval '5 minutes', attempt = a.attempt + 1, called = true
               FROM due AS d WHERE a.token = d.token
             RETURNING a.token, a.product_id, a.kind, a.deadline, d.called, a.attempt, a.deadline < now(), a.account_id,
-                      a.profile_id
+                      a.profile_id, a.package
             """
         ).map { row throws(PostgresError) in
             var acknowledgement = Acknowledgement(
@@ -58,6 +58,7 @@ package struct Acknowledgements: Sendable {
             )
             acknowledgement.accountID = try row.decode(String?.self, at: 7)
             acknowledgement.profileID = try row.decode(String?.self, at: 8)
+            acknowledgement.package = try row.decode(String?.self, at: 9)
             return Due(
                 acknowledgement: acknowledgement,
                 wasCalled: try row.decode(Bool.self, at: 4),

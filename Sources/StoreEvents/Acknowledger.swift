@@ -15,14 +15,14 @@ package struct Acknowledger: Service {
     }
 
     package let records: Acknowledgements
-    private let client: GooglePlayClient
+    private let apps: GooglePlayApps
     private let signal: Signal
     private let logger: Logger
 
     /// `signal` is raised when sales wait.
-    package init(records: Acknowledgements, client: GooglePlayClient, signal: Signal, logger: Logger) {
+    package init(records: Acknowledgements, apps: GooglePlayApps, signal: Signal, logger: Logger) {
         self.records = records
-        self.client = client
+        self.apps = apps
         self.signal = signal
         self.logger = logger
     }
@@ -71,6 +71,11 @@ package struct Acknowledger: Service {
 
     private func acknowledge(_ due: Acknowledgements.Due) async throws(ReadFailure) -> Outcome {
         let sale = due.acknowledgement
+        guard let client = apps.client(of: sale.package) else {
+            // Nothing is set up for the app any more.
+            if due.isPastDeadline { return .missed }
+            throw ReadFailure(.storeOff, store: .googlePlay)
+        }
         if due.wasCalled || due.isPastDeadline {
             switch try await client.acknowledgementState(of: sale, lane: Self.lane) {
             case .acknowledged: return .already

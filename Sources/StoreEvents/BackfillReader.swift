@@ -82,8 +82,7 @@ package struct BackfillReader: Service {
                 metadata: describe(taken).merging(["error.code": "\(code)"]) { $1 }
             )
             try await listings.postpone(taken, for: next.pause, code: code, failures: next.failures)
-            // A sandbox alone may be closed to keys that are right.
-            if failure?.code == .unauthorized, list.name == list.source.rawValue {
+            if failure?.code == .unauthorized, list.isMain {
                 try await listings.noteRefusal(by: list.source)
             }
         }

@@ -8,6 +8,8 @@ package struct StoreList: Sendable {
     /// As runs' records have it.
     package var name: String
     var source: Store
+    /// Whether a key that it refuses is the one for purchases that count.
+    var isMain = true
     /// How far back it goes.
     var reach: Duration
     /// What is listed at a time, and not again once it was listed to its end; `nil`: all of it.
@@ -21,17 +23,20 @@ package struct StoreList: Sendable {
 extension StoreList {
     /// The App Store's notifications by the day, verified as those that are delivered.
     ///
-    /// `logger`: gets the faults of those that don't verify.
+    /// `suffix`: tells the lists of several apps apart; `logger`: gets the faults of those that don't verify.
     package static func notifications(
         _ client: AppStoreClient,
         understood notifications: AppStoreNotifications,
         in environment: AppStoreEnvironment,
+        suffix: String = "",
         logger: Logger
     ) -> StoreList {
-        let name = Store.appStore.rawValue + (environment == .production ? "" : "_" + environment.ledgerName)
+        let name = Store.appStore.rawValue + (environment == .production ? "" : "_" + environment.ledgerName) + suffix
         return StoreList(
             name: name,
             source: .appStore,
+            // A sandbox alone may be closed to keys that are right.
+            isMain: environment == .production,
             reach: environment.notificationReach,
             window: .seconds(86_400)
         ) { start, end, each in
@@ -69,15 +74,18 @@ extension StoreList {
     }
 
     /// Google Play's voided purchases up to now, in one go.
-    package static func voided(_ client: GooglePlayClient) -> StoreList {
-        StoreList(
-            name: Store.googlePlay.rawValue,
+    ///
+    /// `suffix`: tells the lists of several apps apart.
+    package static func voided(_ client: GooglePlayClient, suffix: String = "") -> StoreList {
+        let app = suffix.isEmpty ? nil : client.packageName
+        return StoreList(
+            name: Store.googlePlay.rawValue + suffix,
             source: .googlePlay,
             reach: GooglePlayClient.voidedReach,
             isOwned: true
         ) { start, _, each in
             try await client.voided(since: start, lane: .sweep) { items in
-                try await each(.init(events: items.map { Inbox.Event(keeping: $0.event, body: $0.body) }))
+                try await each(.init(events: items.map { Inbox.Event(keeping: $0.event(in: app), body: $0.body) }))
             }
         }
     }

@@ -128,6 +128,8 @@ package struct DeskTicket: Decodable, Sendable {
     package var state: String
     package var store: String?
     package var originalID: String?
+    /// The app that the purchase was seen in, by its store's name; else RevenueCat's project.
+    package var storeApp: String?
     package var touches: Int
     package var createdAt: String
     package var deadline: String?
@@ -164,6 +166,7 @@ package struct DeskTicket: Decodable, Sendable {
         case id, reference, kind, state, store, touches, deadline, claimant, owner, holder, verdict, facts, hindrance
         case suggested, reason, evidence, events, replies, linked, tokens
         case originalID = "original_id"
+        case storeApp = "store_app"
         case createdAt = "created_at"
         case holderUntil = "assigned_until"
         case ownerUntil = "owner_until"

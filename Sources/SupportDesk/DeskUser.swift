@@ -4,6 +4,8 @@ import Foundation
 package struct DeskUser: Decodable, Sendable {
     package struct Purchase: Decodable, Sendable {
         package var store: String
+        /// The app that it was seen in, by its store's name; else RevenueCat's project.
+        package var storeApp: String?
         package var environment: String
         package var product: String?
         package var status: String

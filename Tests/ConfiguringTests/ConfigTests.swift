@@ -22,7 +22,7 @@ import Testing
         #expect(config.retry == retry)
         #expect(config.worker == Config.Worker(concurrency: 256, batch: 500, lease: .seconds(10)))
         #expect(config.reserves == Config.Reserves(restorePercent: 25, supportPercent: 5))
-        #expect(config.revenueCat == nil)
+        #expect(config.revenueCat.isEmpty)
         #expect(config.http == Config.ListenAddress(host: "127.0.0.1", port: 8080))
         #expect(!config.admin.isSet)
         #expect(config.supportContactURL == nil)
@@ -55,7 +55,7 @@ import Testing
             backgroundCheck: nil
         )
         #expect(config.decision == decision)
-        let revenueCat = try #require(config.revenueCat)
+        let revenueCat = try #require(config.revenueCat.first)
         #expect(revenueCat.apiKey.reveal() == "sk_abc")
         #expect(revenueCat.projectID == "proj1a2b")
         #expect(revenueCat.baseURL == "http://127.0.0.1:8090/v2")
@@ -89,7 +89,7 @@ import Testing
         environment["JOB_MAX_ATEMPTS"] = "many"
         let config = try Config.load(environment: environment)
         #expect(config.retry.maxAttempts == 8)
-        #expect(config.revenueCat == nil)
+        #expect(config.revenueCat.isEmpty)
     }
 
     static let stores: [String: [String: String]] = [
@@ -110,12 +110,12 @@ import Testing
 
     @Test func `A store is on with all of its credentials, and each that is missing is a fault`() throws {
         let off = try Config.load(environment: [:])
-        #expect(off.appStore.access == nil && off.googlePlay == nil && off.onside == nil)
+        #expect(off.appStore.apps.isEmpty && off.googlePlay.isEmpty && off.onside == nil)
         let all = Self.stores.values.reduce(into: [:]) { $0.merge($1) { first, _ in first } }
         let config = try Config.load(environment: all)
-        #expect(config.appStore.access?.privateKey.reveal().hasPrefix("-----BEGIN") == true)
-        #expect(config.appStore.access?.requestsPerMinute == 3000)
-        #expect(config.googlePlay?.acknowledges == true && config.googlePlay?.requestsPerMinute == 2400)
+        #expect(config.appStore.apps.first?.access?.privateKey.reveal().hasPrefix("-----BEGIN") == true)
+        #expect(config.appStore.apps.first?.access?.requestsPerMinute == 3000)
+        #expect(config.googlePlay.first?.acknowledges == true && config.googlePlay.first?.requestsPerMinute == 2400)
         #expect(config.onside?.merchantSecret.reveal() == "hush hush" && config.onside?.requestsPerMinute == 120)
         for variables in Self.stores.values {
             for name in variables.keys {
@@ -124,7 +124,7 @@ import Testing
             }
         }
         let bundleAlone = try Config.load(environment: ["APP_STORE_BUNDLE_ID": "com.example.app"])
-        #expect(bundleAlone.appStore.bundleID == "com.example.app" && bundleAlone.appStore.access == nil)
+        #expect(bundleAlone.appStore.apps.first?.bundleID == "com.example.app" && !bundleAlone.appStore.isAsked)
     }
 
     private static let provider = [

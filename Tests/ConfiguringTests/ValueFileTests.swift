@@ -11,7 +11,7 @@ import Testing
             let config = try Config.load(environment: [
                 "REVENUECAT_API_KEY_FILE": path, "REVENUECAT_PROJECT_ID": "proj1",
             ])
-            #expect(config.revenueCat?.apiKey.reveal() == "sk_abc")
+            #expect(config.revenueCat.first?.apiKey.reveal() == "sk_abc")
         }
     }
 

@@ -114,12 +114,16 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
                CASE WHEN o.store IS NULL THEN
                         CASE o.coverage WHEN 'full' THEN 'Every store was read to the end and holds no purchase.'
                                         ELSE 'The stores could not be read to the end.' END
-                    ELSE format('%s shows a %s of the store %s (%s%s): status %s%s%s%s.',
+                    ELSE format('%s shows a %s of the store %s (%s%s%s): status %s%s%s%s.',
                                 CASE o.source WHEN 'revenuecat' THEN 'RevenueCat' WHEN 'app_store' THEN 'The App Store'
                                               WHEN 'google_play' THEN 'Google Play' WHEN 'onside' THEN 'Onside'
                                               ELSE o.source END,
                                 CASE o.kind WHEN 'subscription' THEN 'subscription' ELSE 'one-time purchase' END,
                                 o.store, o.environment,
+                                -- The app that the store named, which it never changes; else the project that lists the purchase.
+                                coalesce(', ' || (SELECT CASE o.source WHEN 'revenuecat' THEN coalesce(p.revenuecat_project, p.store_app)
+                                                              ELSE p.store_app END
+                                                    FROM purchase AS p WHERE p.id = o.purchase_id), ''),
                                 CASE o.ownership WHEN 'family_shared' THEN ', family shared' ELSE '' END, o.status,
                                 CASE o.gives_access WHEN true THEN ', gives access' WHEN false THEN ', gives no access'
                                                     ELSE '' END,

@@ -279,8 +279,8 @@ BEGIN
                                      ELSE least(b.per_minute, b.seen_limit) END AS cap) AS l
      WHERE (b.refilled_at > now() - interval '10 minutes' OR b.blocked_until > now())
        -- If RevenueCat is in use, every read asks it, and few reads ask another store.
-       AND (b.credential = 'revenuecat'
-            OR NOT EXISTS (SELECT 1 FROM rate_budget AS x WHERE x.credential = 'revenuecat'));
+       AND (b.credential ~ '^revenuecat([.]|$)'
+            OR NOT EXISTS (SELECT 1 FROM rate_budget AS x WHERE x.credential ~ '^revenuecat([.]|$)'));
     RETURN greatest(1, extract(epoch FROM mine - clock_timestamp()), budget);
 END
 $$;

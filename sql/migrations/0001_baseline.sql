@@ -161,7 +161,9 @@ CREATE TABLE purchase (
     lookup_id        text,
     account_key      bigint,
     stated_at        timestamptz,
-    carried          text[]
+    carried          text[],
+    store_app        text        CHECK (length(store_app) <= 255),
+    revenuecat_project text      CHECK (length(revenuecat_project) <= 255)
 ) WITH (fillfactor = 45);
 CREATE INDEX purchase_owner ON purchase (owner_key);
 CREATE INDEX purchase_former_owner ON purchase (former_owner_key) WHERE former_owner_key IS NOT NULL;
@@ -177,6 +179,9 @@ COMMENT ON COLUMN purchase.account_key IS 'the user that the account id in the p
 COMMENT ON COLUMN purchase.stated_at IS 'when the store signed or fetched the newest statement on record';
 COMMENT ON COLUMN purchase.carried IS
     'the entitlements that last gave access, if the store lists others now or none; null: the listed ones';
+COMMENT ON COLUMN purchase.store_app IS
+    'the app in which the store itself says that it was sold: a bundle id or a package name; null: the store itself has not said';
+COMMENT ON COLUMN purchase.revenuecat_project IS 'the RevenueCat project that listed it last; null: none has';
 
 CREATE TABLE purchase_identifier (
     value       text   NOT NULL,
@@ -357,9 +362,11 @@ CREATE TABLE acknowledgement (
     last_error text,
     -- When a resubscription is acknowledged, Google Play drops the ids of the earlier purchase unless the call names them.
     account_id text,
-    profile_id text
+    profile_id text,
+    package    text        CHECK (length(package) <= 255)
 );
 CREATE INDEX acknowledgement_due ON acknowledgement (due);
+COMMENT ON COLUMN acknowledgement.package IS 'the package name of the app in which it was sold; null: not known';
 COMMENT ON COLUMN acknowledgement.account_id IS 'the obfuscated account id that the call asks Google Play to keep';
 
 -- ---- Jobs ------------------------------------------------------------------------------------------------------------
@@ -831,7 +838,8 @@ COMMENT ON COLUMN run_change.epoch IS 'user_sync.epoch at the decision: a held d
 -- A backfill of a run, read one window of time after the other.
 CREATE TABLE run_backfill (
     run_id   bigint      NOT NULL REFERENCES run ON DELETE CASCADE,
-    list     text        NOT NULL CHECK (list IN ('app_store', 'app_store_sandbox', 'google_play')),
+    -- With several apps of a store, its list of each is named for the app after a dot.
+    list     text        NOT NULL CHECK (list ~ '^(app_store|app_store_sandbox|google_play)([.][!-~]{1,255})?$'),
     since    timestamptz NOT NULL,
     until    timestamptz NOT NULL,
     reached  timestamptz NOT NULL,

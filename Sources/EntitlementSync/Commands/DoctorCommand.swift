@@ -68,15 +68,15 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         let config = runtime.config
         let direct = [
-            config.appStore.access != nil ? "the App Store" : nil, config.googlePlay != nil ? "Google Play" : nil,
+            config.appStore.isAsked ? "the App Store" : nil, !config.googlePlay.isEmpty ? "Google Play" : nil,
             config.onside != nil ? "Onside" : nil,
         ].compactMap(\.self)
         let off = direct.isEmpty ? "is off" : "is off; asked directly: " + direct.joined(separator: ", ")
         checks.append(
             Check(
                 name: "revenuecat",
-                ok: config.revenueCat != nil || !direct.isEmpty,
-                detail: config.revenueCat != nil ? "is configured" : off + ", in this command's environment",
+                ok: !config.revenueCat.isEmpty || !direct.isEmpty,
+                detail: !config.revenueCat.isEmpty ? "is configured" : off + ", in this command's environment",
                 fix: "Run doctor with the worker's variables; where it lacks them too, set REVENUECAT_API_KEY and"
                     + " REVENUECAT_PROJECT_ID, or another store's."
             )

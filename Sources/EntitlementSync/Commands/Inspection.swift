@@ -50,12 +50,12 @@ extension Inspection {
     init(storeKit text: String, _ settings: AppStoreSettings) async throws {
         let proofs = AppStoreProofs(
             roots: try StoreRoots(settings).transactions(),
-            expected: AppStoreProofs.Expectation(bundleID: settings.bundleID)
+            expected: AppStoreProofs.Expectation(bundleIDs: settings.bundleIDs)
         )
         await self.init(
             .storeKit,
             settings,
-            root: settings.rootCertificates.map { _ in "APP_STORE_ROOT_CERTIFICATES" },
+            root: settings.rootCertificates.contains { $0 != nil } ? "APP_STORE_ROOT_CERTIFICATES" : nil,
             facts: AppStoreProofs.unverified(text).map(Self.facts)
         ) { () throws(ProofRefusal) in _ = try await proofs.transaction(text) }
     }
@@ -64,12 +64,12 @@ extension Inspection {
     init(appReceipt text: String, _ settings: AppStoreSettings) async throws {
         let proofs = AppReceiptProofs(
             roots: try StoreRoots(settings).receipts(),
-            expected: AppStoreProofs.Expectation(bundleID: settings.bundleID)
+            expected: AppStoreProofs.Expectation(bundleIDs: settings.bundleIDs)
         )
         await self.init(
             .appReceipt,
             settings,
-            root: settings.receiptRootCertificates.map { _ in "RECEIPT_ROOT_CERTIFICATES" },
+            root: settings.receiptRootCertificates.contains { $0 != nil } ? "RECEIPT_ROOT_CERTIFICATES" : nil,
             facts: AppReceiptProofs.unverified(text).map(Self.facts)
         ) { () throws(ProofRefusal) in _ = try await proofs.receipt(text) }
     }
@@ -89,7 +89,7 @@ extension Inspection {
             kind,
             of: "app_store",
             verifies: refusal == nil,
-            reasons: [refusal?.detail ?? signer] + (settings.bundleID == nil ? [anyApp] : []),
+            reasons: [refusal?.detail ?? signer] + (settings.bundleIDs == nil ? [anyApp] : []),
             facts: facts ?? [:]
         )
     }

@@ -14,7 +14,8 @@ struct TicketText {
             "\(ticket.reference) (\(ticket.id))  \(ticket.kind)  \(ticket.state)",
             "  claimant   \(Self.account(ticket.claimant, ticket.evidence?.claimant))",
             "  owner      \(Self.account(ticket.owner, ticket.evidence?.owner))",
-            "  purchase   \(ticket.subject.store ?? "-") \(Self.harmless(ticket.subject.id ?? ""))",
+            "  purchase   \(ticket.subject.store ?? "-") \(Self.harmless(ticket.subject.id ?? ""))"
+                + (ticket.storeApp.map { ", in \(Self.harmless($0))" } ?? ""),
         ]
         if let holder = ticket.holder {
             lines.append("  held by    \(holder) until \(Self.moment(ticket.holderUntil ?? ""))")

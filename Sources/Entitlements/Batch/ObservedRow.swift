@@ -74,6 +74,8 @@ package struct ObservedRow {
         guard let prevailing else { return rows.first }
         var row = named[prevailing.place]
         row.observation?.lookupID = prevailing.lookupID
+        row.observation?.storeApp = prevailing.storeApp
+        row.observation?.revenueCatProject = prevailing.revenueCatProject
         row.observation?.statedAt = prevailing.statedAt
         // The user that the app's id names is a fact of the purchase, whichever item says it.
         if counts[prevailing.place], named.contains(where: \.isNamed) { row.observation?.owner = .account }

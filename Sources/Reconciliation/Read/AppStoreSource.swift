@@ -9,27 +9,28 @@ package import StoreClients
 package struct AppStoreSource: Sendable {
     private let transactions: AppStoreProofs
     private let receipts: AppReceiptProofs
-    let client: AppStoreClient?
+    /// `nil`: the store itself is not asked.
+    let apps: AppStoreApps?
     private let lookups: UserLookups
     private let refusals: ProofRefusals
 
-    /// `client`: `nil` where there are no credentials, and then proofs only lead to what others know.
+    /// `apps`: `nil` where there are no credentials, and then proofs only lead to what others know.
     package init(
         transactions: AppStoreProofs,
         receipts: AppReceiptProofs,
-        client: AppStoreClient?,
+        apps: AppStoreApps?,
         lookups: UserLookups,
         logger: Logger
     ) {
         self.transactions = transactions
         self.receipts = receipts
-        self.client = client
+        self.apps = apps
         self.lookups = lookups
         refusals = ProofRefusals(logger: logger)
     }
 
     /// Whether the store itself can be asked.
-    var canAsk: Bool { client != nil }
+    var canAsk: Bool { apps != nil }
 
     /// Verifies proofs: the transactions that they are about, the newest of each receipt; whatever does not verify is left out.
     func shown(_ proofs: JobProofs) async -> Shown {
@@ -38,7 +39,9 @@ package struct AppStoreSource: Sendable {
             do throws(ProofRefusal) {
                 let transaction = try await transactions.transaction(text)
                 let environment = AppStoreEnvironment(rawValue: transaction.environment)
-                shown.subjects.append(.init(id: transaction.originalTransactionID, environment: environment))
+                shown.subjects.append(
+                    .init(id: transaction.originalTransactionID, environment: environment, app: transaction.bundleID)
+                )
                 shown.ids.append([transaction.originalTransactionID, transaction.transactionID])
                 refusals.note("storekit_jws", nil)
             } catch {
@@ -57,7 +60,9 @@ package struct AppStoreSource: Sendable {
                 guard let newest else { continue }
                 shown.ids += receipt.lines
                 let id = newest.originalTransactionID ?? newest.transactionID
-                shown.subjects.append(.init(id: id, environment: receipt.isSandbox ? .sandbox : .production))
+                shown.subjects.append(
+                    .init(id: id, environment: receipt.isSandbox ? .sandbox : .production, app: receipt.bundleID)
+                )
             } catch {
                 shown.refuse("app_receipt", error)
                 refusals.note("app_receipt", error)
@@ -88,11 +93,11 @@ package struct AppStoreSource: Sendable {
 
     /// Asks about transactions that the user has shown.
     func read(shown subjects: [AppStoreQuery.Subject], _ context: ReadContext) async -> StorePart {
-        guard let client, !subjects.isEmpty else { return .nothing(.appStore) }
+        guard let apps, !subjects.isEmpty else { return .nothing(.appStore) }
         let queries = subjects.map {
             AppStoreQuery($0, lane: context.lane, isFromClient: true, isProven: true, mayGrant: context.mayGrant)
         }
-        var part = await read(queries, of: client, context)
+        var part = await read(queries, in: apps, context)
         for index in part.observations.indices { part.observations[index].isSubmitted = true }
         return part
     }
@@ -121,7 +126,11 @@ package struct AppStoreSource: Sendable {
                 let id = purchase.lookupID ?? purchase.identifiers.first(where: { !$0.value.contains("#") })?.value
             else { return nil }
             return AppStoreQuery(
-                .init(id: id, environment: purchase.environment == "production" ? .production : .sandbox),
+                .init(
+                    id: id,
+                    environment: purchase.environment == "production" ? .production : .sandbox,
+                    app: purchase.storeApp
+                ),
                 lane: context.lane,
                 // What was paid for does not vanish before its end: an id that is suddenly unknown is an error somewhere.
                 isProven: purchase.isRunning(at: context.askedAt),
@@ -131,30 +140,51 @@ package struct AppStoreSource: Sendable {
         let fromEvents = records.eventPurchases(of: .appStore).compactMap { named -> AppStoreQuery? in
             guard !seen.contains(where: { $0.value == named.value }) else { return nil }
             return AppStoreQuery(
-                .init(id: named.value, environment: AppStoreEnvironment(ledgerName: named.environment)),
+                .init(
+                    id: named.value,
+                    environment: AppStoreEnvironment(ledgerName: named.environment),
+                    app: named.app
+                ),
                 lane: context.lane,
                 // What the App Store has sent a notification of exists, whether its API shows it yet or not.
                 isProven: named.isFresh,
                 mayGrant: context.mayGrant
             )
         }
-        guard let client, !(queries + fromEvents).isEmpty else { return .nothing(.appStore) }
-        return await read(queries + fromEvents, of: client, context)
+        guard let apps, !(queries + fromEvents).isEmpty else { return .nothing(.appStore) }
+        return await read(queries + fromEvents, in: apps, context)
+    }
+
+    /// Asks app by app: trouble with one keeps no other from being asked.
+    private func read(
+        _ queries: [AppStoreQuery],
+        in apps: AppStoreApps,
+        _ context: ReadContext
+    ) async -> StorePart {
+        var order: [String?] = []
+        for app in queries.map(\.subject.app) where !order.contains(app) { order.append(app) }
+        var part: StorePart?
+        for app in order {
+            let more = await read(accounts: queries.filter { $0.subject.app == app }, in: apps, context)
+            part?.add(more)
+            part = part ?? more
+        }
+        return part ?? .nothing(.appStore)
     }
 
     /// Asks account by account, for passes add up within one account alone.
     ///
     /// What an earlier answer contained is not asked for again.
     private func read(
-        _ queries: [AppStoreQuery],
-        of client: AppStoreClient,
+        accounts queries: [AppStoreQuery],
+        in apps: AppStoreApps,
         _ context: ReadContext
     ) async -> StorePart {
         var part = StorePart.nothing(.appStore)
         var seen: Set<String> = []
         var isFirst = true
         for query in queries where !seen.contains(query.subject.id) {
-            let reading = await client.read(query)
+            let reading = await apps.read(query)
             part.add(reading.observations, answering: query.subject)
             seen.formUnion(reading.observations.flatMap { $0.identifiers.map(\.value) })
             seen.formUnion(reading.transactionIDs)
@@ -186,18 +216,27 @@ package struct AppStoreSource: Sendable {
     /// Finds what a reported id leads to: the purchase, fully read where it is the user's own; or why it could not be found.
     ///
     /// `isOwn`: whether an id that the app gave the store stands for the user.
-    func find(_ typed: TypedID, _ context: ReadContext, isOwn: (String) -> Bool) async -> StorePart {
-        do throws(ReadFailure) { return try await search(typed, context, isOwn: isOwn) } catch {
-            return .failed(.appStore, error)
+    ///
+    /// All apps are asked at once: one after the other, the time would tell in which the id exists.
+    func find(
+        _ typed: TypedID,
+        _ context: ReadContext,
+        isOwn: @escaping @Sendable (String) -> Bool
+    ) async -> StorePart {
+        guard let apps else { return .nothing(.appStore) }
+        return await .first(ofEach: apps.clients, nothing: .nothing(.appStore)) { client in
+            do throws(ReadFailure) { return try await search(typed, in: client, context, isOwn: isOwn) } catch {
+                return .failed(.appStore, error)
+            }
         }
     }
 
     private func search(
         _ typed: TypedID,
+        in client: AppStoreClient,
         _ context: ReadContext,
         isOwn: (String) -> Bool
     ) async throws(ReadFailure) -> StorePart {
-        guard let client else { return .nothing(.appStore) }
         let transactions: [SignedTransaction]
         if typed.kind == "order_id" {
             transactions = try await client.order(typed.value, lane: context.lane)
@@ -215,12 +254,12 @@ package struct AppStoreSource: Sendable {
         }
         let environment = AppStoreEnvironment(rawValue: first.environment)
         let query = AppStoreQuery(
-            .init(id: first.originalTransactionID, environment: environment),
+            .init(id: first.originalTransactionID, environment: environment, app: first.bundleID),
             lane: context.lane,
             isFromClient: true,
             mayGrant: context.mayGrant
         )
-        var part = await read([query], of: client, context)
+        var part = await read([query], in: AppStoreApps([client]), context)
         // An id leads to one purchase, not to whatever else its buyer has.
         part.observations = part.observations.filter { item in
             item.identifiers.contains { $0.value == first.originalTransactionID }

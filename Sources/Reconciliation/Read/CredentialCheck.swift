@@ -1,5 +1,5 @@
 import Crypto
-package import Entitlements
+import Entitlements
 import FoundationEssentials
 import Ledger
 package import Logging
@@ -14,11 +14,11 @@ import StoreClients
 package struct CredentialCheck: Service {
     private let records: StoreCredentials
     private let stores: StoresReader
-    private let credentials: [Store: [String]]
+    private let credentials: [StoreCredential]
     private let logger: Logger
 
     /// `credentials`: what each store is asked with; never logged, and on record as a digest alone.
-    package init(records: StoreCredentials, stores: StoresReader, credentials: [Store: [String]], logger: Logger) {
+    package init(records: StoreCredentials, stores: StoresReader, credentials: [StoreCredential], logger: Logger) {
         self.records = records
         self.stores = stores
         self.credentials = credentials
@@ -34,16 +34,16 @@ package struct CredentialCheck: Service {
     /// Asks each store whose credentials are in question; returns whether all of them are settled.
     package func check() async throws -> Bool {
         var areSettled = true
-        for (store, values) in credentials.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-            let digest = Self.digest(of: values, salt: try await records.salt(of: store))
-            guard try await records.note(digest, of: store) != .confirmed else { continue }
-            let customers = try await records.customers(of: store)
-            guard let knows = await isKnown(store, by: customers) else {
+        for credential in credentials.sorted(by: { $0.name < $1.name }) {
+            let digest = Self.digest(of: credential.values, salt: try await records.salt(of: credential))
+            guard try await records.note(digest, of: credential) != .confirmed else { continue }
+            let customers = try await records.customers(of: credential)
+            guard let knows = await isKnown(credential, by: customers) else {
                 areSettled = false
                 continue
             }
-            if try await records.judge(digest, of: store, knows: knows, detail: Self.detail(store)) {
-                let metadata: Logger.Metadata = ["store": "\(store.rawValue)"]
+            if try await records.judge(digest, of: credential, knows: knows, detail: Self.detail(credential)) {
+                let metadata: Logger.Metadata = ["store": "\(credential.name)"]
                 if customers.isEmpty {
                     logger.notice("no customer on record can check the credentials in use", metadata: metadata)
                 } else if knows {
@@ -60,10 +60,10 @@ package struct CredentialCheck: Service {
     /// Whether the store knows one of some customers; `nil` where it did not answer.
     ///
     /// No customer to ask for is no doubt.
-    private func isKnown(_ store: Store, by customers: [StoreCredentials.Customer]) async -> Bool? {
+    private func isKnown(_ credential: StoreCredential, by customers: [StoreCredentials.Customer]) async -> Bool? {
         var isDenied = false
         for customer in customers {
-            switch await stores.knows(customer, in: store) {
+            switch await stores.knows(customer, by: credential) {
             case true?: return true
             case false?: isDenied = true
             case nil: break
@@ -83,7 +83,8 @@ package struct CredentialCheck: Service {
         return Array(code.finalize())
     }
 
-    private static func detail(_ store: Store) -> String {
+    private static func detail(_ credential: StoreCredential) -> String {
+        let store = credential.store
         let variables =
             switch store {
             case .revenueCat: "REVENUECAT_PROJECT_ID and REVENUECAT_API_KEY"
@@ -91,24 +92,30 @@ package struct CredentialCheck: Service {
             case .googlePlay: "GOOGLE_PLAY_SERVICE_ACCOUNT and GOOGLE_PLAY_PACKAGE_NAME"
             case .onside: "ONSIDE_MERCHANT_ID, ONSIDE_MERCHANT_SECRET and ONSIDE_BUNDLE_ID"
             }
-        return "With the changed credentials, \(store.name) knows none of our customers who were asked for: check"
+        let app = credential.app.map { " of \($0)" } ?? ""
+        return "With the changed credentials\(app), \(store.name) knows none of our customers who were asked for: check"
             + " \(variables). Demotions stay paused until it knows one or an operator resumes them (resume demotions)."
     }
 }
 
 extension StoresReader {
     /// Whether a store knows a customer's purchases; `nil`: it did not answer.
-    func knows(_ customer: StoreCredentials.Customer, in store: Store) async -> Bool? {
+    func knows(_ customer: StoreCredentials.Customer, by credential: StoreCredential) async -> Bool? {
+        let store = credential.store
         if store == .revenueCat {
-            guard let reading = await sources.revenueCat?.everything(of: customer.userID, lane: .support) else {
-                return nil
-            }
+            let reading = await sources.revenueCat?.everything(
+                of: customer.userID,
+                in: credential.app,
+                lane: .support
+            )
+            guard let reading else { return nil }
             if !reading.observations.isEmpty { return true }
             return reading.coverage == .full ? false : nil
         }
         guard let known = try? await lookups.purchases(of: customer.userKey), let catalog = try? await lookups.catalog()
         else { return nil }
-        let own = known.filter { $0.store == store.rawValue && $0.isRunning(at: customer.at) }.prefix(1)
+        let own = known.filter { $0.store == store.rawValue && $0.isRunning(at: customer.at) }
+            .filter { credential.app == nil || $0.storeApp == credential.app }.prefix(1)
         // A reading that no job asked for.
         let job = ClaimedJob(
             id: .init(),

@@ -72,6 +72,23 @@ struct StorePart: Sendable {
         hasUnreadable = hasUnreadable || other.hasUnreadable
     }
 
+    /// Asks all apps of a store at once for one thing, which at most one of them has.
+    ///
+    /// What one of them knows is the answer, whatever became of the others; that none knows it all of them have to say.
+    static func first<Client: Sendable>(
+        ofEach clients: [Client],
+        nothing: StorePart,
+        _ ask: @escaping @Sendable (Client) async -> StorePart
+    ) async -> StorePart {
+        if clients.count == 1, let client = clients.first { return await ask(client) }
+        let parts = await withTaskGroup(of: StorePart.self) { group in
+            for client in clients { group.addTask { await ask(client) } }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        if let found = parts.first(where: { !$0.observations.isEmpty && $0.failure == nil }) { return found }
+        return parts.reduce(into: nothing) { $0.add($1) }
+    }
+
     /// Notes that something was not read: what is silent about it says nothing.
     mutating func lack(_ reason: ReadFailure?) {
         failure = failure ?? reason

@@ -5,11 +5,15 @@ package import StoreClients
 
 /// RevenueCat as a witness: a customer's lists, and whose purchases it holds.
 package struct RevenueCatSource: Sendable {
-    let client: RevenueCatClient
+    let projects: RevenueCatProjects
     private let lookups: UserLookups
 
     package init(client: RevenueCatClient, lookups: UserLookups) {
-        self.client = client
+        self.init(RevenueCatProjects([client]), lookups: lookups)
+    }
+
+    package init(_ projects: RevenueCatProjects, lookups: UserLookups) {
+        self.projects = projects
         self.lookups = lookups
     }
 
@@ -51,7 +55,7 @@ package struct RevenueCatSource: Sendable {
 
     /// Reads the user's lists.
     func read(_ context: ReadContext) async -> StorePart {
-        var answer = await client.read(query(context))
+        var answer = await projects.read(query(context))
         if let failure = await respell(&answer.observations) { return .failed(.revenueCat, failure) }
         // Purchases are left out where a subscription gives access: enough to say yes, not enough to say no.
         let isFull = answer.coverage == .full && (answer.purchasesListed || answer.observations.isEmpty)
@@ -68,7 +72,7 @@ package struct RevenueCatSource: Sendable {
 
     /// Finds what reported ids lead to.
     func find(_ ids: [TypedID], _ context: ReadContext) async -> ClaimReading {
-        var found = await client.find(ids, for: query(context))
+        var found = await projects.find(ids, for: query(context))
         do throws(ReadFailure) {
             let limited = try await passes.limit(found.own, context)
             found.own = limited.items
@@ -87,7 +91,7 @@ package struct RevenueCatSource: Sendable {
         of purchases: [[String]],
         _ context: ReadContext
     ) async -> (witnesses: [Witnesses], failure: ReadFailure?) {
-        var (witnesses, failure) = await client.owners(of: purchases, for: query(context))
+        var (witnesses, failure) = await projects.owners(of: purchases, for: query(context))
         for place in witnesses.indices {
             let odd = await respell(&witnesses[place].items)
             failure = failure ?? odd
@@ -102,9 +106,10 @@ package struct RevenueCatSource: Sendable {
         return (witnesses, failure)
     }
 
-    /// Reads everything that a customer has, any customer.
-    func everything(of customer: String, lane: Lane) async -> CustomerReading {
-        await client.read(
+    /// Reads everything that a customer has, any customer; `project`: in one project alone.
+    func everything(of customer: String, in project: String? = nil, lane: Lane) async -> CustomerReading {
+        let asked = project.map { name in RevenueCatProjects(projects.clients.filter { $0.projectID == name }) }
+        return await (asked ?? projects).read(
             CustomerQuery(
                 userID: customer,
                 lane: lane,

@@ -237,7 +237,9 @@ extension StoresReader {
 
     private func findInAppStore(_ id: TypedID, _ context: ReadContext) async -> StorePart? {
         guard id.store != Store.googlePlay.rawValue else { return nil }
-        return await sources.appStore?.find(id, context) { naming.accounts.matches($0, userID: context.userID) }
+        return await sources.appStore?.find(id, context) { [accounts = naming.accounts] account in
+            accounts.matches(account, userID: context.userID)
+        }
     }
 
     private func findInGooglePlay(_ id: TypedID, _ context: ReadContext) async -> StorePart? {

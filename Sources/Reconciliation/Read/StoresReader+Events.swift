@@ -21,12 +21,12 @@ extension StoresReader {
     /// What the App Store says of the account that has the purchase: all its lines may lead to the user.
     private func appStore(_ search: EventSearch) async throws(ReadFailure) -> EventSearch.Found {
         var found = EventSearch.Found()
-        guard let client = sources.appStore?.client, let purchase = search.purchases(of: .appStore).first else {
+        guard let apps = sources.appStore?.apps, let purchase = search.purchases(of: .appStore).first else {
             return found
         }
         let environment = AppStoreEnvironment(ledgerName: purchase.environment)
-        let reading = await client.read(
-            AppStoreQuery(.init(id: purchase.value, environment: environment), lane: search.lane)
+        let reading = await apps.read(
+            AppStoreQuery(.init(id: purchase.value, environment: environment, app: purchase.app), lane: search.lane)
         )
         if let failure = reading.failure, reading.observations.isEmpty, reading.passes.isEmpty { throw failure }
         let passes = reading.passes.map { Observation(named: $0) }
@@ -37,14 +37,17 @@ extension StoresReader {
     /// What Google Play says of the purchase, and of those that it replaced.
     private func googlePlay(_ search: EventSearch) async throws(ReadFailure) -> EventSearch.Found {
         var found = EventSearch.Found()
-        let names = search.purchases(of: .googlePlay).map(\.value)
-        guard let source = sources.googlePlay, !names.isEmpty else { return found }
-        let (tokens, failure) = await source.tokens(behind: names, lane: search.lane)
-        if let failure, tokens.isEmpty { throw failure }
-        guard !tokens.isEmpty else { return found }
-        let reading = await source.client.read(
-            GooglePlayQuery(tokens: tokens, askedAt: search.now, lane: search.lane)
-        )
+        let named = search.purchases(of: .googlePlay)
+        guard let source = sources.googlePlay, !named.isEmpty else { return found }
+        let behind = await source.tokens(behind: named.map(\.value), lane: search.lane)
+        if let failure = behind.failure, behind.tokens.isEmpty { throw failure }
+        guard !behind.tokens.isEmpty else { return found }
+        var query = GooglePlayQuery(tokens: behind.tokens, askedAt: search.now, lane: search.lane)
+        query.packages = behind.packages
+        for purchase in named {
+            if let package = purchase.app { query.packages[ExactText(purchase.value)] = package }
+        }
+        let reading = await source.apps.read(query)
         if let failure = reading.failure, reading.observations.isEmpty { throw failure }
         for item in reading.observations { found.add(item, isMeant: true) }
         return found
@@ -69,7 +72,7 @@ extension StoresReader {
         // An account id that the app gave the store has named the user.
         if !search.isNamed {
             for id in search.idsForRevenueCat {
-                guard let customer = try await revenueCat.client.customer(holding: id, lane: search.lane) else {
+                guard let customer = try await revenueCat.projects.customer(holding: id, lane: search.lane) else {
                     continue
                 }
                 customers.append(customer)
@@ -82,7 +85,7 @@ extension StoresReader {
                 continue
             }
             do throws(ReadFailure) {
-                found.users += try await revenueCat.client.aliases(of: customer, lane: search.lane)
+                found.users += try await revenueCat.projects.aliases(of: customer, lane: search.lane)
             } catch {
                 // A customer that RevenueCat does not know, or no longer knows, has no aliases.
                 guard error.code == .incomplete || error.code == .unusableID else { throw error }

@@ -17,7 +17,7 @@ extension StoresReader {
         guard let revenueCat = sources.revenueCat else { return nil }
         let names = identifiers.filter { $0.kind == "store_id" || $0.kind == "order_id" }.map(\.value)
         for name in names.prefix(Self.mostNames) {
-            if let customer = try await revenueCat.client.customer(holding: name, lane: lane) { return customer }
+            if let customer = try await revenueCat.projects.customer(holding: name, lane: lane) { return customer }
         }
         // It has met the purchase, and there is no name left to ask by: not knowing is no word.
         guard names.count <= Self.mostNames, !identifiers.contains(where: { $0.kind == "revenuecat_id" }) else {
@@ -30,7 +30,7 @@ extension StoresReader {
 
     /// Every id under which RevenueCat knows a customer.
     package func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
-        try await sources.revenueCat?.client.aliases(of: customer, lane: lane) ?? []
+        try await sources.revenueCat?.projects.aliases(of: customer, lane: lane) ?? []
     }
 
     /// Everything that RevenueCat holds for one of its customers, any of them.
@@ -84,10 +84,10 @@ extension StoresReader {
             case .appStoreOrder, .appStoreTransaction, .appStoreEither:
                 return try await sources.appStore?.lookup(request, by: route) ?? .impossible(.storeOff)
             case .googlePlayOrder:
-                guard let client = sources.googlePlay?.client else { return .impossible(.storeOff) }
-                names = try await client.order(id, lane: lane)?.identifiers ?? []
+                guard let source = sources.googlePlay else { return .impossible(.storeOff) }
+                names = try await source.apps.order(id, lane: lane)?.identifiers ?? []
             case .onsideOrder: names = try await sources.onside?.names(behind: id, request)
-            case .revenueCat: names = try await sources.revenueCat?.client.names(behind: id, lane: lane)
+            case .revenueCat: names = try await sources.revenueCat?.projects.names(behind: id, lane: lane)
             }
             guard let names else { return .impossible(.storeOff) }
             return names.isEmpty ? .unknown : .found(names)
@@ -103,15 +103,15 @@ extension AppStoreSource {
         _ request: StoresReader.LookupRequest,
         by route: LookupRoute
     ) async throws(ReadFailure) -> StoreLookup.Answer {
-        guard let client else { return .impossible(.storeOff) }
+        guard let apps else { return .impossible(.storeOff) }
         let id = request.claim.value
         if route != .appStoreOrder,
-            let transaction = try await client.transaction(id, in: nil, lane: request.lane)
+            let transaction = try await apps.transaction(id, in: nil, lane: request.lane)
         {
             return .found(Observation(named: transaction).identifiers)
         }
         guard route != .appStoreTransaction else { return .unknown }
-        switch try await client.lookup(order: id, lane: request.lane) {
+        switch try await apps.lookup(order: id, lane: request.lane) {
         case .found(let transactions): return .found(transactions.flatMap { Observation(named: $0).identifiers })
         // Only production finds orders, and it answers for a sandbox order as for one that does not exist.
         case _ where request.mayBeSandbox: return .impossible(.sandbox)

@@ -103,6 +103,7 @@ package final class StoresReader: Sendable {
             if let lane { context.lane = lane }
             if everything { context.readsAll = true }
             var reading = try await read(JobProofs(job.request.proofs), context)
+            reading.revenueCatProjects = sources.revenueCat?.projects.names ?? []
             reading.claims.clientError = job.request.clientError.map { ClientError($0) }
             return reading
         } catch {

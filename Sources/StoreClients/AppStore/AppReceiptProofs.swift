@@ -40,9 +40,7 @@ package struct AppReceiptProofs: Sendable {
         guard receipt.createdAt <= signer.validUntil else {
             throw ProofRefusal(.expired, "It was made after its certificates had expired.")
         }
-        if let bundleID = expected.bundleID, receipt.bundleID != bundleID {
-            throw ProofRefusal(.wrongBundle, "It is about another app.")
-        }
+        try expected.check(bundleID: receipt.bundleID)
         guard let environment = receipt.storeEnvironment, expected.environments.contains(environment) else {
             throw ProofRefusal(.wrongEnvironment, "It is of an environment that does not count here.")
         }

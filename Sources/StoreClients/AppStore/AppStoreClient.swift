@@ -9,6 +9,9 @@ package import Transport
 package struct AppStoreClient: Sendable {
     let requester: AppStoreRequester
 
+    /// The app that it reads.
+    package var bundleID: String { requester.configuration.bundleID }
+
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
     /// The gate admits each request and gets each answer; limits are by environment and kind of request. The logger

@@ -132,6 +132,7 @@ extension Observation {
         accountID = transaction.appAccountToken
         lookupID = transaction.originalTransactionID
         storeAccount = StoreAccount(answer: "", id: transaction.appTransactionID)
+        storeApp = transaction.bundleID
         boughtAt = transaction.originallyPurchasedAt
         statedAt = transaction.signedAt
         payloadHash = factsHash

@@ -10,15 +10,27 @@ package import X509
 package struct AppStoreProofs: Sendable {
     /// What a proof has to be about.
     package struct Expectation: Sendable {
-        /// The app; `nil` takes any, to inspect a proof without a configuration.
-        package var bundleID: String?
+        /// The apps; `nil` takes any, to inspect a proof without a configuration.
+        package var bundleIDs: Set<String>?
         /// What the store calls its environments.
         package var environments: Set<String>
 
         /// Describes an app; the environments that sign on a developer's machine never count.
         package init(bundleID: String?, environments: Set<String> = ["Production", "Sandbox"]) {
-            self.bundleID = bundleID
+            self.init(bundleIDs: bundleID.map { [$0] }, environments: environments)
+        }
+
+        /// Describes several apps over one user base; `nil` takes any.
+        package init(bundleIDs: [String]?, environments: Set<String> = ["Production", "Sandbox"]) {
+            self.bundleIDs = bundleIDs.map(Set.init)
             self.environments = environments.intersection(["Production", "Sandbox"])
+        }
+
+        /// Makes sure that something signed is about one of the apps.
+        func check(bundleID: String) throws(ProofRefusal) {
+            guard bundleIDs?.contains(bundleID) ?? true else {
+                throw ProofRefusal(.wrongBundle, "It is about another app.")
+            }
         }
     }
 
@@ -40,9 +52,7 @@ package struct AppStoreProofs: Sendable {
     /// Verifies a signed transaction (`storekit_jws`).
     package func transaction(_ text: String) async throws(ProofRefusal) -> SignedTransaction {
         let transaction = try await verified(text, as: SignedTransaction.self)
-        if let bundleID = expected.bundleID, transaction.bundleID != bundleID {
-            throw ProofRefusal(.wrongBundle, "It is about another app.")
-        }
+        try expected.check(bundleID: transaction.bundleID)
         return transaction
     }
 

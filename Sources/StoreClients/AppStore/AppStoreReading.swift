@@ -8,10 +8,13 @@ package struct AppStoreQuery: Sendable {
         package var id: String
         /// `nil`: not known.
         package var environment: AppStoreEnvironment?
+        /// The bundle id of the app that it was sold in; `nil`: not known.
+        package var app: String?
 
-        package init(id: String, environment: AppStoreEnvironment? = nil) {
+        package init(id: String, environment: AppStoreEnvironment? = nil, app: String? = nil) {
             self.id = id
             self.environment = environment
+            self.app = app
         }
     }
 

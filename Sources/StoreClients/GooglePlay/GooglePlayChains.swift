@@ -25,23 +25,35 @@ struct GooglePlayChains: Sendable {
         var failure: ReadFailure? { if case .failed(let failure) = self { failure } else { nil } }
     }
 
+    /// An answer about a token.
+    struct Answer: Sendable {
+        var page: Page
+        /// The package that gave it; `nil`: none.
+        var package: String?
+        var requests: Int
+    }
+
+    /// Asks for a token, which may also be that of a one-time purchase, and was sold in a package; `nil`: not known in which.
+    typealias Fetch = @Sendable (PurchaseToken, _ mayBeProduct: Bool, _ package: String?) async -> Answer
+
     private let query: GooglePlayQuery
     private var pages: [ExactText: Page] = [:]
+    private var packages: [ExactText: String]
     /// Tokens that may stand for a purchase of their own, in the order in which they were named.
     private var heads: [String] = []
     /// Whether a chain is longer than we follow.
     private var isCutShort = false
     private var requests = 0
 
-    init(_ query: GooglePlayQuery) { self.query = query }
+    init(_ query: GooglePlayQuery) {
+        self.query = query
+        packages = query.packages
+    }
 
     /// Asks, round by round, and puts the answers together.
     ///
-    /// `fetch` asks for one token, and tells how many requests it took; its second parameter says whether the token may
-    /// also be that of a one-time purchase.
-    mutating func read(
-        _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
-    ) async -> GooglePlayReading {
+    /// `fetch` asks for one token, and tells how many requests it took.
+    mutating func read(_ fetch: @escaping Fetch) async -> GooglePlayReading {
         var seen: Set<ExactText> = []
         let asked = query.tokens.filter { seen.insert(ExactText($0)).inserted }
         heads = Array(asked.prefix(query.isFromClient ? Self.maximumTokens : asked.count))
@@ -59,9 +71,9 @@ struct GooglePlayChains: Sendable {
     private mutating func ask(
         _ tokens: [String],
         mayBeProducts: Bool,
-        _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
+        _ fetch: @escaping Fetch
     ) async {
-        await withTaskGroup(of: (String, Page, Int).self) { group in
+        await withTaskGroup(of: (String, Answer).self) { group in
             var running = 0
             for text in tokens {
                 guard let token = PurchaseToken(text) else {
@@ -69,18 +81,24 @@ struct GooglePlayChains: Sendable {
                     continue
                 }
                 if running == Self.maximumAtOnce, let answer = await group.next() { take(answer) } else { running += 1 }
-                group.addTask {
-                    let (page, requests) = await fetch(token, mayBeProducts)
-                    return (token.text, page, requests)
+                group.addTask { [package = packages[ExactText(text)]] in
+                    (token.text, await fetch(token, mayBeProducts, package))
                 }
             }
             for await answer in group { take(answer) }
         }
     }
 
-    private mutating func take(_ answer: (token: String, page: Page, requests: Int)) {
-        pages[ExactText(answer.token)] = answer.page
+    private mutating func take(_ answered: (token: String, answer: Answer)) {
+        let answer = answered.answer
+        pages[ExactText(answered.token)] = answer.page
         requests += answer.requests
+        guard let package = answer.package else { return }
+        packages[ExactText(answered.token)] = package
+        // What it replaced was sold in the same app.
+        if case .subscription(let purchase) = answer.page, let linked = purchase.linkedToken {
+            packages[ExactText(linked)] = packages[ExactText(linked)] ?? package
+        }
     }
 
     /// The tokens that have to be asked for next.
@@ -166,6 +184,12 @@ struct GooglePlayChains: Sendable {
             case .unknown: reading.unknown.append(head)
             case .gone, .failed, nil: break
             }
+        }
+        for place in reading.observations.indices {
+            let item = reading.observations[place]
+            guard let token = item.lookupID, let package = packages[ExactText(token)] else { continue }
+            reading.observations[place].storeApp = package
+            reading.observations[place].acknowledgement?.package = package
         }
         reading.failure = failure(isWhole: isWhole)
         if reading.failure != nil {

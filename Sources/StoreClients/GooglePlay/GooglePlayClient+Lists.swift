@@ -10,6 +10,8 @@ package struct GooglePlayOrder: Hashable, Sendable {
     /// The raw `state`, such as `PROCESSED` and `REFUNDED`; empty where there is none.
     package var state: String
     package var productIDs: [String] = []
+    /// The package that it was sold in, where several were asked for.
+    package var package: String?
 
     /// Every name by which our records may know what was ordered; an order does not say whether it is a test.
     package var identifiers: [PurchaseIdentifier] {

@@ -33,21 +33,19 @@ package struct GooglePlayClient: Sendable {
     /// failure never passes for one. A purchase some of whose older tokens could not be read yields none either, as
     /// they may tell whose it is.
     package func read(_ query: GooglePlayQuery) async -> GooglePlayReading {
-        var chains = GooglePlayChains(query)
-        let purpose = query.isFromClient ? StoreCall.Purpose.lookup : .reading
-        let reading = await chains.read { token, mayBeProduct in
-            await page(token, mayBeProduct: mayBeProduct, lane: query.lane, purpose)
-        }
-        requester.requester.recordRead(requests: reading.requests)
-        return reading
+        await GooglePlayApps([self]).read(query)
     }
 
-    private func page(
+    /// The app whose purchases it reads.
+    package var packageName: String { requester.packageName }
+
+    /// Reads a token's purchase, whatever kind it is of.
+    func page(
         _ token: PurchaseToken,
         mayBeProduct: Bool,
         lane: Lane,
         _ purpose: StoreCall.Purpose
-    ) async -> (GooglePlayChains.Page, requests: Int) {
+    ) async -> (page: GooglePlayChains.Page, requests: Int) {
         var requests = 0
         do throws(ReadFailure) {
             let page = try await self.page(token, as: .subscription, lane, purpose, &requests)

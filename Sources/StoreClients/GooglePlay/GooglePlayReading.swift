@@ -8,6 +8,8 @@ package struct GooglePlayQuery: Sendable {
     package var tokens: [String]
     /// Tokens of the user's own purchases by what our records know: the walk of a chain stops at one of them.
     package var known: Set<String>
+    /// The packages that tokens were sold in, as far as they are known; each other one is asked for in every package.
+    package var packages: [ExactText: String] = [:]
     /// The database's time now, to compare expiry times with.
     package var askedAt: Instant
     package var lane: Lane

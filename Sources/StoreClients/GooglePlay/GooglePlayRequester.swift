@@ -30,6 +30,7 @@ extension GooglePlaySaid {
 /// Sends single requests in the name of the service account.
 struct GooglePlayRequester: Sendable {
     private let configuration: GooglePlayConfiguration
+    var packageName: String { configuration.packageName }
     private let prefix: String
     let requester: StoreRequester
     private let gate: @Sendable (GooglePlayBudget) -> RequestPermit

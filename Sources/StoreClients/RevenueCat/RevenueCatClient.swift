@@ -9,6 +9,8 @@ package import Transport
 /// - SeeAlso: https://www.revenuecat.com/docs/api-v2
 package struct RevenueCatClient: Sendable {
     private let requester: RevenueCatRequester
+    /// The project that it reads.
+    package let projectID: String
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
@@ -22,6 +24,7 @@ package struct RevenueCatClient: Sendable {
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
         requester = RevenueCatRequester(configuration, http, gate, logger, systemSeconds)
+        projectID = configuration.projectID
     }
 
     /// Reads everything RevenueCat holds for a user that could matter.

@@ -8,6 +8,8 @@ package import Transport
 /// - SeeAlso: https://www.revenuecat.com/docs/api-v2
 package struct RevenueCatTransfers: Sendable {
     private let requester: RevenueCatRequester
+    /// The project whose purchases it moves.
+    package let projectID: String
 
     /// Makes a client; the configuration has the key that may write.
     ///
@@ -21,6 +23,7 @@ package struct RevenueCatTransfers: Sendable {
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
         requester = RevenueCatRequester(configuration, http, gate, logger, systemSeconds)
+        projectID = configuration.projectID
     }
 
     /// What came of a transfer's call.

@@ -8,16 +8,29 @@ import TextFormats
 /// - SeeAlso: https://developer.apple.com/documentation/appstoreservernotifications
 package struct AppStoreNotifications: Sendable {
     private let proofs: AppStoreProofs
-    private let bundleID: String
-    private let appID: Int64?
+    private let apps: [App]
 
-    /// Makes a reader of an app's notifications.
-    ///
-    /// `appID`: the app's number, which production's notifications name; `nil` takes any.
+    /// An app whose notifications are taken.
+    package struct App: Sendable {
+        var bundleID: String
+        var appID: Int64?
+
+        /// `appID`: the app's number, which production's notifications name; `nil` takes any.
+        package init(bundleID: String, appID: Int64?) {
+            self.bundleID = bundleID
+            self.appID = appID
+        }
+    }
+
+    /// Makes a reader of an app's notifications; `appID`: as `App` has it.
     package init(proofs: AppStoreProofs, bundleID: String, appID: Int64?) {
+        self.init(proofs: proofs, apps: [App(bundleID: bundleID, appID: appID)])
+    }
+
+    /// Makes a reader of the notifications of several apps, each with a bundle id of its own.
+    package init(proofs: AppStoreProofs, apps: [App]) {
         self.proofs = proofs
-        self.bundleID = bundleID
-        self.appID = appID
+        self.apps = apps
     }
 
     /// Why a notification is not taken.
@@ -65,9 +78,10 @@ package struct AppStoreNotifications: Sendable {
     }
 
     private func check(_ notification: SignedNotification) throws(ProofRefusal) {
+        let app = apps.first { $0.bundleID == notification.bundleID }
         // The sandbox does not always name the app's number.
-        let isNumbered = appID != nil && notification.environment == AppStoreEnvironment.production.rawValue
-        guard notification.bundleID == bundleID, !isNumbered || notification.appID == appID else {
+        let isNumbered = app?.appID != nil && notification.environment == AppStoreEnvironment.production.rawValue
+        guard let app, !isNumbered || notification.appID == app.appID else {
             throw ProofRefusal(.wrongBundle, "It is about another app.")
         }
     }
@@ -78,8 +92,17 @@ package struct AppStoreNotifications: Sendable {
         if let text = notification.signedTransaction {
             let transaction = try await proofs.transaction(text)
             try same(transaction.environment, notification)
+            // Signed texts of two apps are never sent together.
+            guard transaction.bundleID == notification.bundleID else {
+                throw ProofRefusal(.wrongBundle, "Its parts are about different apps.")
+            }
             let ids = [transaction.originalTransactionID, transaction.transactionID]
-            purchases = StoreEvent.Purchase.of(.appStore, environment: notification.ledgerEnvironment, ids)
+            purchases = StoreEvent.Purchase.of(
+                .appStore,
+                environment: notification.ledgerEnvironment,
+                app: apps.count > 1 ? transaction.bundleID : nil,
+                ids
+            )
             // Where a host's ids are UUIDs, the app may have given the user's own.
             if let token = transaction.appAccountToken { users = [token, token.uppercased()] }
         }

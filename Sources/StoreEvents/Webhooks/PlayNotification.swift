@@ -28,30 +28,44 @@ package enum PlayNotification {
         var account: String?
     }
 
-    /// Reads a push's body, of the app with the package name; throws where it is no push of Pub/Sub's.
+    /// Reads a push's body, of the app with the package name.
+    package static func read(_ body: [UInt8], package: String) throws(MalformedEvent) -> StoreEvent {
+        try read(body, packages: [package], isOnly: true)
+    }
+
+    /// Reads a push's body, of an app with one of the package names; throws where it is no push of Pub/Sub's.
+    ///
+    /// `isOnly`: there is no other app than the one of these names.
     ///
     /// What Pub/Sub brings and can't be read comes back as an event that names no user: it never gets better by being
     /// sent again.
-    package static func read(_ body: [UInt8], package: String) throws(MalformedEvent) -> StoreEvent {
+    package static func read(
+        _ body: [UInt8],
+        packages: Set<String>,
+        isOnly: Bool
+    ) throws(MalformedEvent) -> StoreEvent {
         let message: (id: String, data: String?)
         do throws(JSONFault) { message = try self.message(body) } catch { throw MalformedEvent(reason: error.clause) }
         var event = StoreEvent(source: .googlePlay, id: message.id, kind: "undecodable")
         guard let data = message.data, let content = Base64.decode(data.utf8, .standard),
             let draft = try? self.draft(content)
         else { return event }
-        guard draft.packageName == package else {
+        guard let package = draft.packageName, packages.contains(package) else {
             event.kind = "foreign_package"
             return event
         }
+        let app = isOnly ? nil : package
+        // A message's number is its topic's: two apps' topics may give the same.
+        if let app, StoreEvent.isID("\(app)/\(event.id)") { event.id = "\(app)/\(event.id)" }
         event.kind = draft.kind ?? "unknown"
         event.occurredAt = draft.occurredMs.flatMap(Instant.init(milliseconds:))
         if let token = draft.token, !token.isEmpty {
-            event.purchases = StoreEvent.Purchase.of(.googlePlay, [token])
+            event.purchases = StoreEvent.Purchase.of(.googlePlay, app: app, [token])
         }
         // An order's purchase may be known by that alone; a renewal's order by the first one's number.
         if let order = draft.order, OrderNumber.isPlausible(order) {
             let base = OrderNumber.base(order)
-            event.purchases += StoreEvent.Purchase.of(.googlePlay, base == order ? [order] : [order, base])
+            event.purchases += StoreEvent.Purchase.of(.googlePlay, app: app, base == order ? [order] : [order, base])
         }
         // Where an app gives Google the user's own id.
         if let account = draft.account, StoreEvent.isID(account) { event.users = [account] }

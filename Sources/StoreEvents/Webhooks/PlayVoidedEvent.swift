@@ -8,14 +8,17 @@ extension GooglePlayVoidedPurchase {
     /// The event of it, as a notification would have.
     ///
     /// The list gives its entries no ids: the same entry has the same at each reading, and shows nothing of the token.
-    package var event: StoreEvent {
+    package var event: StoreEvent { event(in: nil) }
+
+    /// The same where several apps are listed: `app` is the package that the list is of.
+    package func event(in app: String?) -> StoreEvent {
         let entry = "\(purchaseToken)|\(orderID ?? "")|\(voidedAt?.microseconds ?? 0)"
         return StoreEvent(
             source: .googlePlay,
             id: "voided." + Hex.encode(SHA256.hash(data: Array(entry.utf8))),
             kind: "voidedPurchase",
             occurredAt: voidedAt,
-            purchases: StoreEvent.Purchase.of(.googlePlay, names),
+            purchases: StoreEvent.Purchase.of(.googlePlay, app: app, names),
             chargedBackAt: isChargedBack ? voidedAt ?? Instant(microseconds: 0) : nil
         )
     }

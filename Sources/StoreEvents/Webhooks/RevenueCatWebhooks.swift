@@ -124,3 +124,37 @@ package struct RevenueCatWebhooks: Sendable {
         }
     }
 }
+
+extension [RevenueCatWebhooks] {
+    /// The projects whose webhook a request may be by its headers alone.
+    package struct Candidates: Sendable {
+        fileprivate var of: [(sender: RevenueCatWebhooks, signature: RevenueCatWebhooks.Signature?)]
+
+        /// Whether the headers alone show who sends, whichever of them it is.
+        package var areShownByHeaders: Bool { of.allSatisfy(\.sender.isShownByHeaders) }
+
+        /// Makes sure that a body's bytes, as they came, are what one of the projects signed.
+        package func check(_ body: [UInt8]) throws(WebhookRefusal) {
+            var refusal: WebhookRefusal?
+            for (sender, signature) in of {
+                do throws(WebhookRefusal) { return try sender.check(signature, body: body) } catch {
+                    refusal = refusal ?? error
+                }
+            }
+            throw refusal ?? .missing
+        }
+    }
+
+    /// Checks what can be checked before anything of the body is read; throws the first project's refusal, where none takes it.
+    package func candidates(_ headers: HTTPFields) throws(WebhookRefusal) -> Candidates {
+        var candidates = Candidates(of: [])
+        var refusal: WebhookRefusal?
+        for sender in self {
+            do throws(WebhookRefusal) { candidates.of.append((sender, try sender.check(headers))) } catch {
+                refusal = refusal ?? error
+            }
+        }
+        guard !candidates.of.isEmpty else { throw refusal ?? .missing }
+        return candidates
+    }
+}

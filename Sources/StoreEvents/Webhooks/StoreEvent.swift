@@ -9,16 +9,24 @@ package struct StoreEvent: Sendable, Hashable {
         /// The ledger's word; `nil` where the message does not say.
         package var environment: String?
         package var value: String
+        /// The store's own name of the app that it was sold in; `nil`: the message does not say, or there is only one.
+        package var app: String?
 
-        package init(store: String, environment: String? = nil, value: String) {
+        package init(store: String, environment: String? = nil, value: String, app: String? = nil) {
             self.store = store
             self.environment = environment
             self.value = value
+            self.app = app
         }
 
         /// The purchases that ids of a store lead to.
-        static func of(_ store: Store, environment: String? = nil, _ values: [String]) -> [Purchase] {
-            values.map { Purchase(store: store.rawValue, environment: environment, value: $0) }
+        static func of(
+            _ store: Store,
+            environment: String? = nil,
+            app: String? = nil,
+            _ values: [String]
+        ) -> [Purchase] {
+            values.map { Purchase(store: store.rawValue, environment: environment, value: $0, app: app) }
         }
     }
 

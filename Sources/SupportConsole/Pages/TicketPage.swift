@@ -62,6 +62,7 @@ struct TicketPage: Sendable {
             "opened": Moments.shown(ticket.createdAt) as Any,
             "touches": ticket.touches == 1 ? "once" : "\(ticket.touches) times",
             "store": about.store.map(TicketWords.store), "original": about.id,
+            "app": ticket.storeApp,
             "named": ticket.originalID == about.id ? nil : ticket.originalID,
             "closed": DecisionPanel.isClosed(ticket), "deadline": Moments.shown(ticket.deadline), "holder": holder,
             "verdict": ticket.verdict.map(TicketWords.verdict),

@@ -74,7 +74,7 @@ struct UserPage: Sendable {
     private static func purchase(_ item: DeskUser.Purchase) -> [String: Any] {
         shown([
             "store": TicketWords.store(item.store), "product": item.product ?? "–",
-            "status": TicketWords.plain(item.status),
+            "app": item.storeApp, "status": TicketWords.plain(item.status),
             "access": item.givesAccess.map { $0 ? "Gives access" : "No access" } ?? "–",
             "rule": TicketWords.plain(item.rule), "since": Moments.shown(item.ownerSince) as Any,
             "ends": Moments.shown(item.endsAt),

@@ -25,6 +25,8 @@ package struct TransferTokens: Sendable {
         package var originalID: String?
         /// Any of its transactions that a ticket names.
         package var transactionID: String?
+        /// The app that it was sold in; `nil`: not known.
+        package var bundleID: String?
     }
 
     /// How the writing of a token at the App Store ends.
@@ -81,7 +83,8 @@ package struct TransferTokens: Sendable {
             )
             SELECT k.id, k.transfer_id, k.tries, k.turn, u.user_id, coalesce(p.owner_key = x.to_key, false), p.environment, p.lookup_id,
                    (SELECT min(i.value) FROM entitlement_sync.purchase_identifier AS i
-                     WHERE i.purchase_id = p.id AND i.store = 'app_store' AND i.kind = 'store_id' AND i.value ~ '^[0-9]+$')
+                     WHERE i.purchase_id = p.id AND i.store = 'app_store' AND i.kind = 'store_id' AND i.value ~ '^[0-9]+$'),
+                   p.store_app
               FROM taken AS k
               JOIN entitlement_sync.transfer AS x ON x.id = k.transfer_id
               JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.surviving_purchase(k.purchase_id)

@@ -47,6 +47,8 @@ package struct EvidenceCollector: Service {
         var target: String?
         /// RevenueCat's ids of all that would be moved.
         var moves: [String]
+        /// RevenueCat's projects that they are in.
+        var projects: Set<String>
     }
 
     package func run() async {
@@ -151,7 +153,8 @@ package struct EvidenceCollector: Service {
             id: id,
             source: inputs.needsCall ? source : nil,
             target: file.claimant.id,
-            moves: inputs.needsCall ? inputs.held.flatMap(\.observation.revenueCatIDs) : []
+            moves: inputs.needsCall ? inputs.held.flatMap(\.observation.revenueCatIDs) : [],
+            projects: Set(inputs.held.compactMap(\.observation.revenueCatProject))
         )
     }
 

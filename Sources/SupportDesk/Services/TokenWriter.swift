@@ -16,11 +16,11 @@ package struct TokenWriter: Service {
 
     private let tokens: TransferTokens
     /// `nil`: there is no key for it.
-    private let appStore: AppStoreClient?
+    private let appStore: AppStoreApps?
     private let accounts: AccountIDs
     private let logger: Logger
 
-    package init(tokens: TransferTokens, appStore: AppStoreClient?, accounts: AccountIDs, logger: Logger) {
+    package init(tokens: TransferTokens, appStore: AppStoreApps?, accounts: AccountIDs, logger: Logger) {
         self.tokens = tokens
         self.appStore = appStore
         self.accounts = accounts
@@ -82,11 +82,12 @@ package struct TokenWriter: Service {
         guard let environment = AppStoreEnvironment.allCases.first(where: { $0.ledgerName == due.environment }) else {
             return .skipped(.purchaseUnknown)
         }
-        guard let id = try await original(of: due, in: environment, appStore) else {
+        guard let (id, bundleID) = try await original(of: due, in: environment, appStore) else {
             return due.transactionID == nil
                 ? .skipped(.purchaseUnknown) : .refused(AppStoreTokenAnswer.unknown.rawValue)
         }
-        let answer = try await appStore.setAppAccountToken(token, on: id, in: environment, lane: .support)
+        guard let client = appStore.client(of: bundleID) else { return .skipped(.appStoreOff) }
+        let answer = try await client.setAppAccountToken(token, on: id, in: environment, lane: .support)
         return answer == .set ? .set : .refused(answer.rawValue)
     }
 
@@ -94,11 +95,13 @@ package struct TokenWriter: Service {
     private func original(
         of due: TransferTokens.Due,
         in environment: AppStoreEnvironment,
-        _ appStore: AppStoreClient
-    ) async throws(ReadFailure) -> String? {
-        if let known = due.originalID { return known }
-        guard let any = due.transactionID else { return nil }
-        return try await appStore.transaction(any, in: environment, lane: .support)?.originalTransactionID
+        _ appStore: AppStoreApps
+    ) async throws(ReadFailure) -> (id: String, bundleID: String)? {
+        let only = appStore.clients.count == 1 ? appStore.clients.first?.bundleID : nil
+        if let known = due.originalID, let bundleID = due.bundleID ?? only { return (known, bundleID) }
+        guard let any = due.originalID ?? due.transactionID else { return nil }
+        let found = try await appStore.transaction(any, in: environment, lane: .support)
+        return found.map { ($0.originalTransactionID, $0.bundleID) }
     }
 
     /// Ten tries take about eight hours.

@@ -9,14 +9,14 @@ import Queue
 package struct TransferRunner: Service {
     private let transfers: Transfers
     private let collector: EvidenceCollector
-    /// `nil`: there is no key for it.
-    private let revenueCat: RevenueCatTransfers?
+    /// One for each project with a key for it.
+    private let revenueCat: [RevenueCatTransfers]
     private let logger: Logger
 
     package init(
         transfers: Transfers,
         collector: EvidenceCollector,
-        revenueCat: RevenueCatTransfers?,
+        revenueCat: [RevenueCatTransfers],
         logger: Logger
     ) {
         self.transfers = transfers
@@ -85,10 +85,14 @@ package struct TransferRunner: Service {
         }
         await reach(.transferEvidence)
         let calls = collected.source != nil && !collected.moves.isEmpty
-        if calls, let target = collected.target, let revenueCat {
-            do throws(ReadFailure) { try await revenueCat.create(target) } catch {
-                if error.code == .unauthorized { try await raiseKey() }
-                throw error
+        let projects =
+            revenueCat.count == 1 ? revenueCat : revenueCat.filter { collected.projects.contains($0.projectID) }
+        if calls, let target = collected.target, !projects.isEmpty {
+            for project in projects {
+                do throws(ReadFailure) { try await project.create(target) } catch {
+                    if error.code == .unauthorized { try await raiseKey() }
+                    throw error
+                }
             }
             await reach(.transferTarget)
         }
@@ -101,10 +105,10 @@ package struct TransferRunner: Service {
         case .given: due.step = .confirmed
         }
         await reach(.transferAllowed)
-        guard calls, let source = collected.source, let target = collected.target, let revenueCat else { return nil }
+        guard calls, let source = collected.source, let target = collected.target, !projects.isEmpty else { return nil }
         due.calls += 1
         due.moves = collected.moves
-        let said = await revenueCat.move(from: source, to: target)
+        let said = await projects.move(from: source, to: target)
         await reach(.transferCalled)
         logger.notice(
             "RevenueCat was called for a transfer",
@@ -155,6 +159,19 @@ package struct TransferRunner: Service {
     }
 
     private static func pause(_ tries: Int) -> Duration { min(.seconds(1) * (1 << min(tries, 9)), .seconds(60)) }
+}
+
+extension [RevenueCatTransfers] {
+    /// Moves what a customer has in each project, until one does not say that it is done.
+    fileprivate func move(from source: String, to target: String) async -> RevenueCatTransfers.Called {
+        for (place, project) in enumerated() {
+            let said = await project.move(from: source, to: target)
+            guard said != .done else { continue }
+            // What an earlier project has moved stays moved: only a reading tells where everything is.
+            return place == 0 ? said : .unknown(ReadFailure(.unavailable))
+        }
+        return .done
+    }
 }
 
 extension RevenueCatTransfers.Called {

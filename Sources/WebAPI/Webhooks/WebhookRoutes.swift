@@ -8,11 +8,13 @@ package import StoreEvents
 
 /// Whose webhooks are taken, and how their senders show who they are.
 package struct WebhookSenders: Sendable {
-    package var revenueCat: RevenueCatWebhooks?
+    /// One for each project.
+    package var revenueCat: [RevenueCatWebhooks]
     package var appStore: AppStoreNotifications?
-    package var googlePlay: (tokens: PushTokens, packageName: String)?
+    /// One for each way in which a token shows its sender, with the packages whose notifications come by it.
+    package var googlePlay: [(tokens: PushTokens, packages: Set<String>)] = []
 
-    package init(revenueCat: RevenueCatWebhooks? = nil, appStore: AppStoreNotifications? = nil) {
+    package init(revenueCat: [RevenueCatWebhooks] = [], appStore: AppStoreNotifications? = nil) {
         self.revenueCat = revenueCat
         self.appStore = appStore
     }
@@ -35,13 +37,13 @@ struct WebhookRoutes: Sendable {
     let security: SecurityLog
 
     func revenueCat(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let sender = senders.revenueCat else { throw Problem(.notFound) }
+        guard !senders.revenueCat.isEmpty else { throw Problem(.notFound) }
         do {
-            let signature = try sender.check(request.headers)
-            let taken = try await body(of: request, isStrangers: !sender.isShownByHeaders, context)
+            let candidates = try senders.revenueCat.candidates(request.headers)
+            let taken = try await body(of: request, isStrangers: !candidates.areShownByHeaders, context)
             defer { taken.giveBack() }
             let body = Array(taken.bytes.readableBytesView)
-            try sender.check(signature, body: body)
+            try candidates.check(body)
             return try await keep(RevenueCatEvent.read(body), taken, context)
         } catch let refusal as WebhookRefusal {
             throw await refuse("revenuecat", refusal.rawValue, request, context)
@@ -65,11 +67,12 @@ struct WebhookRoutes: Sendable {
     }
 
     func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let sender = senders.googlePlay else { throw Problem(.notFound) }
+        guard !senders.googlePlay.isEmpty else { throw Problem(.notFound) }
         guard let token = request.headers[.authorization].flatMap(UserAuthenticator.bearer) else {
             throw await refuse("google_play", "missing", request, context)
         }
-        do throws(TokenFailure) { try await sender.tokens.check(token) } catch {
+        let packages: Set<String>
+        do throws(TokenFailure) { packages = try await self.packages(shownBy: token) } catch {
             switch error {
             case .refused(let refusal): throw await refuse("google_play", refusal.rawValue, request, context)
             case .unread: throw Problem(.unavailable, retryAfterSeconds: 10)
@@ -78,7 +81,24 @@ struct WebhookRoutes: Sendable {
         let taken = try await body(of: request, isStrangers: false, context)
         defer { taken.giveBack() }
         let body = Array(taken.bytes.readableBytesView)
-        return try await keep(PlayNotification.read(body, package: sender.packageName), taken, context)
+        let isOnly = senders.googlePlay.map(\.packages.count).reduce(0, +) == 1
+        return try await keep(PlayNotification.read(body, packages: packages, isOnly: isOnly), taken, context)
+    }
+
+    /// The packages whose notifications a token's sender brings; throws what the first sender's check found, where none is its.
+    private func packages(shownBy token: String) async throws(TokenFailure) -> Set<String> {
+        var failure: TokenFailure?
+        for sender in senders.googlePlay {
+            do throws(TokenFailure) {
+                try await sender.tokens.check(token)
+                return sender.packages
+            } catch {
+                // Without keys it is not known whose it is.
+                if case .unread = error { failure = error }
+                failure = failure ?? error
+            }
+        }
+        throw failure ?? .refused(.wrongAudience)
     }
 
     /// Keeps an event of a store that has shown who it is.

@@ -90,7 +90,7 @@ struct ListingScene: Sendable {
         let settings = try StoreSettings(config)
         let proofs = AppStoreProofs(roots: settings.transactionRoots, expected: .init(bundleID: "com.example.app"))
         let client = AppStoreClient(
-            configuration: try #require(settings.appStore),
+            configuration: try #require(settings.appStore.first),
             proofs: proofs,
             http: HTTPClient(transport: world.transport, target: "app_store"),
             gate: { _, _ in gate },

@@ -23,7 +23,8 @@ BEGIN
         'type', host.type, 'status', host.status, 'created_at', host.created_at, 'read_at', me.read_at,
         'full_read_at', me.full_read_at, 'next_check_at', me.next_check_at, 'frozen_assets', held.lapsed, 'other_assets', held.others,
         'purchases', (SELECT coalesce(jsonb_agg(jsonb_build_object(
-                                 'id', p.id, 'store', p.store, 'environment', p.environment, 'kind', p.kind, 'product', p.product_id,
+                                 'id', p.id, 'store', p.store, 'store_app', coalesce(p.store_app, p.revenuecat_project),
+                                 'environment', p.environment, 'kind', p.kind, 'product', p.product_id,
                                  'status', p.status, 'gives_access', p.gives_access, 'ends_at', p.period_ends_at,
                                  'renewal', p.renewal, 'ownership', p.ownership, 'owner_since', p.owner_since,
                                  'observed_at', p.observed_at, 'rule', p.owner_rule) ORDER BY p.observed_at DESC, p.id DESC), '[]')
