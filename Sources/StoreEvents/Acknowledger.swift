@@ -71,8 +71,8 @@ package struct Acknowledger: Service {
 
     private func acknowledge(_ due: Acknowledgements.Due) async throws(ReadFailure) -> Outcome {
         let sale = due.acknowledgement
-        guard let client = apps.client(of: sale.package) else {
-            // Nothing is set up for the app any more.
+        guard let client = try await client(of: sale) else {
+            // Nothing is set up for the app any more, or none of them knows the sale.
             if due.isPastDeadline { return .missed }
             throw ReadFailure(.storeOff, store: .googlePlay)
         }
@@ -91,6 +91,17 @@ package struct Acknowledger: Service {
         case .over: return .over
         case .pending, .unknown: return .failed
         }
+    }
+
+    /// The client of the app that a sale was made in; of a sale from when there was one app, the first that knows it.
+    private func client(of sale: Acknowledgement) async throws(ReadFailure) -> GooglePlayClient? {
+        if sale.package != nil || apps.clients.count == 1 { return apps.client(of: sale.package) }
+        for client in apps.clients {
+            guard case .unknown = try await client.acknowledgementState(of: sale, lane: Self.lane) else {
+                return client
+            }
+        }
+        return nil
     }
 
     private static func wait(_ attempt: Int) -> Duration { min(.seconds(2) * (1 << min(attempt, 12)), .seconds(3600)) }

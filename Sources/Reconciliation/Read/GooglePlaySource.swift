@@ -52,7 +52,7 @@ package struct GooglePlaySource: Sendable {
         // An order that an event names is mostly that of a token beside it; what is left has a token of its own.
         let answered = Set(part.observations.flatMap { $0.identifiers.map { ExactText($0.value) } })
         let orders = fromEvents.filter { OrderNumber.isOrder($0) && !answered.contains(ExactText($0)) }
-        let found = await self.tokens(behind: orders, lane: context.lane)
+        let found = await self.tokens(behind: orders, in: packages, lane: context.lane)
         let more = found.tokens.filter { !asked.contains($0) }
         if !more.isEmpty { part.add(await read(more, records.known, found.packages, isFromClient: false, context)) }
         if let failure = found.failure {
@@ -63,14 +63,15 @@ package struct GooglePlaySource: Sendable {
     }
 
     /// The purchase tokens behind what an event names (tokens, or else the numbers of orders), and why not all could be found.
-    func tokens(behind names: [String], lane: Lane) async -> Behind {
+    func tokens(behind names: [String], in packages: [ExactText: String], lane: Lane) async -> Behind {
         let tokens = names.filter { !OrderNumber.isOrder($0) }
         guard tokens.isEmpty else { return Behind(tokens: tokens) }
         var found = Behind()
         // A renewal's order and its first one lead to the same token.
         for order in names {
             do throws(ReadFailure) {
-                guard let order = try await apps.order(order, lane: lane) else { continue }
+                guard let order = try await apps.order(order, in: packages[ExactText(order)], lane: lane)
+                else { continue }
                 guard let token = order.purchaseToken else { throw ReadFailure(.malformed, store: .googlePlay) }
                 if !found.tokens.contains(token) { found.tokens.append(token) }
                 if let package = order.package { found.packages[ExactText(token)] = package }

@@ -39,14 +39,13 @@ extension StoresReader {
         var found = EventSearch.Found()
         let named = search.purchases(of: .googlePlay)
         guard let source = sources.googlePlay, !named.isEmpty else { return found }
-        let behind = await source.tokens(behind: named.map(\.value), lane: search.lane)
+        var packages: [ExactText: String] = [:]
+        for purchase in named { if let app = purchase.app { packages[ExactText(purchase.value)] = app } }
+        let behind = await source.tokens(behind: named.map(\.value), in: packages, lane: search.lane)
         if let failure = behind.failure, behind.tokens.isEmpty { throw failure }
         guard !behind.tokens.isEmpty else { return found }
         var query = GooglePlayQuery(tokens: behind.tokens, askedAt: search.now, lane: search.lane)
-        query.packages = behind.packages
-        for purchase in named {
-            if let package = purchase.app { query.packages[ExactText(purchase.value)] = package }
-        }
+        query.packages = packages.merging(behind.packages) { $1 }
         let reading = await source.apps.read(query)
         if let failure = reading.failure, reading.observations.isEmpty { throw failure }
         for item in reading.observations { found.add(item, isMeant: true) }

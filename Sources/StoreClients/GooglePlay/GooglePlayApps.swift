@@ -19,10 +19,15 @@ package struct GooglePlayApps: Sendable {
     /// only where all say so: a failure of one of them is a failure, and one of a package that is not configured is one too.
     package func read(_ query: GooglePlayQuery) async -> GooglePlayReading {
         var chains = GooglePlayChains(query)
-        let reading = await chains.read { token, mayBeProduct, package in
+        var reading = await chains.read { token, mayBeProduct, package in
             await answer(token, mayBeProduct: mayBeProduct, package: package, query)
         }
         clients.first?.requester.requester.recordRead(requests: reading.requests)
+        // Where there is one package, it goes without saying.
+        for place in reading.observations.indices where clients.count > 1 {
+            let package = reading.observations[place].storeApp
+            reading.observations[place].acknowledgement?.package = package
+        }
         return reading
     }
 
@@ -61,10 +66,19 @@ package struct GooglePlayApps: Sendable {
         return answer
     }
 
-    /// Finds what an order number leads to, in one package after the other; `nil`: in none of them.
-    package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> GooglePlayOrder? {
+    /// Finds what an order number leads to, in its package, or else in one after the other; `nil`: in none of them.
+    package func order(
+        _ id: String,
+        in package: String? = nil,
+        lane: Lane
+    ) async throws(ReadFailure) -> GooglePlayOrder? {
+        var asked = clients
+        if package != nil {
+            guard let client = client(of: package) else { throw ReadFailure(.storeOff, store: .googlePlay) }
+            asked = [client]
+        }
         var failure: ReadFailure?
-        for client in clients {
+        for client in asked {
             do throws(ReadFailure) {
                 guard var order = try await client.order(id, lane: lane) else { continue }
                 order.package = clients.count == 1 ? nil : client.packageName

@@ -189,7 +189,6 @@ struct GooglePlayChains: Sendable {
             let item = reading.observations[place]
             guard let token = item.lookupID, let package = packages[ExactText(token)] else { continue }
             reading.observations[place].storeApp = package
-            reading.observations[place].acknowledgement?.package = package
         }
         reading.failure = failure(isWhole: isWhole)
         if reading.failure != nil {
