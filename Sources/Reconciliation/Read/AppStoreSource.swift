@@ -118,8 +118,7 @@ package struct AppStoreSource: Sendable {
                 && (purchase.environment == "production" || context.job.sandboxAllowed)
         }
         var asked = own.filter { !$0.isLongOver(at: context.askedAt) }
-        let isAsked = !asked.isEmpty || seen.contains { $0.store == Store.appStore.rawValue }
-        if asksEnded, !isAsked { asked += own.prefix(1) }
+        if asksEnded { asked += ended(own, beside: asked, seen) }
         let queries = asked.compactMap { purchase -> AppStoreQuery? in
             guard seen.isDisjoint(with: purchase.identifiers.map(\.key)),
                 // RevenueCat's name for a family member's share is no transaction.
@@ -155,17 +154,43 @@ package struct AppStoreSource: Sendable {
         return await read(queries + fromEvents, in: apps, context)
     }
 
+    /// One purchase of each app that nothing else is asked about: the answer lists all that an account has in the app.
+    private func ended(
+        _ own: [KnownPurchase],
+        beside asked: [KnownPurchase],
+        _ seen: Set<PurchaseIdentifierKey>
+    ) -> [KnownPurchase] {
+        guard let apps else { return [] }
+        let only = apps.clients.count == 1 ? apps.clients.first?.bundleID : nil
+        func app(of purchase: KnownPurchase) -> String? { purchase.storeApp ?? only }
+        // With one app it is of that, whatever was seen.
+        if only != nil, seen.contains(where: { $0.store == Store.appStore.rawValue }) { return [] }
+        var known = asked.map(app)
+        known += own.filter { !seen.isDisjoint(with: $0.identifiers.map(\.key)) }.map(app)
+        var ended: [KnownPurchase] = []
+        for purchase in own {
+            let app = app(of: purchase)
+            guard !known.contains(app), app.map({ apps.client(of: $0) != nil }) ?? true else { continue }
+            known.append(app)
+            ended.append(purchase)
+        }
+        return ended
+    }
+
     /// Asks app by app: trouble with one keeps no other from being asked.
     private func read(
         _ queries: [AppStoreQuery],
         in apps: AppStoreApps,
         _ context: ReadContext
     ) async -> StorePart {
+        let only = apps.clients.count == 1 ? apps.clients.first?.bundleID : nil
+        func app(of query: AppStoreQuery) -> String? { query.subject.app ?? only }
         var order: [String?] = []
-        for app in queries.map(\.subject.app) where !order.contains(app) { order.append(app) }
+        for app in queries.map(app) where !order.contains(app) { order.append(app) }
         var part: StorePart?
-        for app in order {
-            let more = await read(accounts: queries.filter { $0.subject.app == app }, in: apps, context)
+        var seen: Set<String> = []
+        for place in order {
+            let more = await read(accounts: queries.filter { app(of: $0) == place }, in: apps, seen: &seen, context)
             part?.add(more)
             part = part ?? more
         }
@@ -178,10 +203,10 @@ package struct AppStoreSource: Sendable {
     private func read(
         accounts queries: [AppStoreQuery],
         in apps: AppStoreApps,
+        seen: inout Set<String>,
         _ context: ReadContext
     ) async -> StorePart {
         var part = StorePart.nothing(.appStore)
-        var seen: Set<String> = []
         var isFirst = true
         for query in queries where !seen.contains(query.subject.id) {
             let reading = await apps.read(query)
