@@ -7,6 +7,22 @@ import UserRequests
 
 /// What is found out about a case.
 @Suite struct EvidenceTests {
+    @Test func `What the desk shows of a ticket and of a user names the app that the purchase was seen in`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            #expect(try await scene.shown(ticket).storeApp == "proj0a1b2c3d", "only RevenueCat has spoken of it")
+            try await scene.world.pool.query("UPDATE entitlement_sync.purchase SET store_app = 'com.example.second'")
+            #expect(try await scene.shown(ticket).storeApp == "com.example.second")
+            let key = try await scene.world.number(
+                "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'owner'"
+            )
+            let users = DeskUsers(pool: scene.world.pool, session: scene.ann.token.digest)
+            let user = try DeskUser(json: try #require(try await users.show(key)))
+            #expect(user.purchases.map(\.storeApp) == ["com.example.second"])
+        }
+    }
+
     private static let subject = #"{state: active, store_subscription_identifier: "200000070000001"}"#
 
     /// A purchase of the owner's by our records that RevenueCat has for somebody else.

@@ -3,6 +3,7 @@ import Foundation
 import HTTPTypes
 import Postgres
 import Queue
+import Runs
 import SignedTokens
 import StoreClients
 import StoreEvents
@@ -189,6 +190,32 @@ import UserRequests
         }
     }
 
+    @Test func `An order number leads to the package that sold it, and does not tell in its time which it was`()
+        async throws
+    {
+        let order = "GPA.5555-2222-3333-44444"
+        let purchases = ("token: tok-a, state: active", "token: tok-b, state: active, order_id: \(order), account: bob")
+        try await StoreAppsScene.with(googlePlay: purchases) { scene in
+            let world = scene.world
+            for user in ["ann", "bob"] { try await world.add(user) }
+            let setup = try scene.asking(.googlePlay)
+            func requests() -> Int { world.requests("/google-play") + scene.second.requests("/google-play") }
+            func ask(_ user: String, _ id: String) async throws -> String? {
+                let proof = world.proof("google_play", "order_id", id)
+                return try await world.restored(user, proofs: proof, setup: setup).outcome
+            }
+            // The access tokens are for all.
+            _ = try await ask("ann", "GPA.1111-2222-3333-44444")
+            let start = requests()
+            #expect(try await ask("ann", "GPA.9999-2222-3333-44444") == "nothing_to_restore")
+            let middle = requests()
+            #expect(try await ask("ann", order) == "nothing_to_restore", "it is bob's")
+            #expect(requests() - middle == middle - start)
+            #expect(try await ask("bob", order) == "restored")
+            #expect(try await scene.apps() == [StoreAppsScene.secondApp])
+        }
+    }
+
     @Test func `A push names its package, and a message's number is its package's`() throws {
         let scenario = try Scenario(yaml: "google_play:\n  package: \(StoreAppsScene.secondApp)\n")
         let simulator = try StoreSimulator(scenario: scenario, logger: .quiet)
@@ -202,6 +229,31 @@ import UserRequests
         #expect(foreign.kind == "foreign_package" && foreign.purchases.isEmpty)
         let only = try PlayNotification.read(body, package: StoreAppsScene.secondApp)
         #expect(only.id == "7" && only.purchases.map(\.app) == [nil])
+    }
+
+    @Test func `A run reads what the stores list of each app, and one that fails takes no list from the other`()
+        async throws
+    {
+        try await StoreAppsScene.with { scene in
+            let setup = try scene.asking(.appStore, .googlePlay) {
+                $0.plans = .init()
+                $0.role = "entitlement_sync_worker"
+            }
+            let runs = ListingScene(world: scene.world, setup: setup)
+            let run = try await runs.run()
+            #expect(run.state == .done && run.errors.isEmpty && run.isListed, "\(run)")
+            let names = ["com.example.app", StoreAppsScene.secondApp].flatMap { app in
+                ["app_store", "app_store_sandbox", "google_play"].map { "\($0).\(app)" }
+            }
+            #expect(Set(run.listed.keys) == Set(names) && run.listed.values.allSatisfy(\.complete))
+            for world in [scene.world, scene.second] {
+                #expect(world.requests("/notifications/history") == 2 && world.requests("voided") == 1)
+            }
+            try await scene.second.inject(#"{"status":500}"#)
+            let half = try await runs.run()
+            #expect(half.listed["google_play.com.example.app"]?.complete == true)
+            #expect(half.listed["google_play.\(StoreAppsScene.secondApp)"]?.complete != true && !half.isListed)
+        }
     }
 
     // MARK: RevenueCat
