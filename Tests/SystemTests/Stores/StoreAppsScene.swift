@@ -76,7 +76,12 @@ struct StoreAppsScene: Sendable {
     }
 
     /// A worker that asks some stores of both apps, or of those whose places are given.
-    func asking(_ stores: Store..., apps: Set<Int> = [0, 1], change: (inout WorkerSetup) -> Void = { _ in }) throws
+    func asking(
+        _ stores: Store...,
+        apps: Set<Int> = [0, 1],
+        secondKey: String = "sk_test",
+        change: (inout WorkerSetup) -> Void = { _ in }
+    ) throws
         -> WorkerSetup
     {
         var lists: [String: [[String: String]]] = [:]
@@ -88,7 +93,10 @@ struct StoreAppsScene: Sendable {
                 case .googlePlay:
                     try entries({ $0.googlePlay }, ["GOOGLE_PLAY_PACKAGE_NAME": Self.secondApp])
                 case .revenueCat:
-                    try entries({ $0.revenueCat }, ["REVENUECAT_PROJECT_ID": Self.secondProject])
+                    try entries(
+                        { $0.revenueCat },
+                        ["REVENUECAT_PROJECT_ID": Self.secondProject, "REVENUECAT_API_KEY": secondKey]
+                    )
                 case .onside: []
                 }
             lists[store.rawValue] = entries.enumerated().filter { apps.contains($0.offset) }.map(\.element)

@@ -308,6 +308,39 @@ import UserRequests
         }
     }
 
+    @Test
+    func `Another key that knows no customer of its project pauses demotions, though the other project knows its own`()
+        async throws
+    {
+        let customers = ["ann", "bob"].map { "{id: \($0), subscriptions: [{state: active, ends: +20d}]}" }
+        try await StoreAppsScene.with(customers: ([customers[0]], [customers[1]])) { scene in
+            let world = scene.world
+            let setup = try scene.asking(.revenueCat)
+            for user in ["ann", "bob"] {
+                try await world.add(user)
+                #expect(try await world.restored(user, setup: setup).outcome == "restored")
+            }
+            try await world.working(setup) {
+                try await world.until(
+                    "SELECT (count(*) = 2)::integer::bigint FROM entitlement_sync.store_credential WHERE digest IS NOT NULL"
+                )
+            }
+            try await scene.second.change("bob", #"{"state":"none"}"#)
+            try await world.working(scene.asking(.revenueCat, secondKey: "sk_other")) {
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.control WHERE name = 'demotions' AND paused"
+                )
+            }
+            #expect(try await world.alarms() == ["credentials_unknown.revenuecat.\(StoreAppsScene.secondProject)"])
+            let states = try await world.texts(
+                "SELECT concat_ws(' ', c.store, c.state) FROM entitlement_sync.store_credential AS c ORDER BY 1"
+            )
+            #expect(
+                states == ["revenuecat.proj0a1b2c3d confirmed", "revenuecat.\(StoreAppsScene.secondProject) doubted"]
+            )
+        }
+    }
+
     @Test func `One store app has the names of limits and events that it always had`() async throws {
         try await StoreAppsScene.with(
             customers: (["{id: ann, state: active}"], []),
