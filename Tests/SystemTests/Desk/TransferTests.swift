@@ -38,6 +38,32 @@ import UserRequests
         }
     }
 
+    @Test func `With several projects a transfer is made in the one that holds the purchase`() async throws {
+        let customers = (["{id: claimant, state: none}"], [DeskCase.owner, "{id: claimant, state: none}"])
+        try await StoreAppsScene.with(customers: customers) { apps in
+            let world = apps.world
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            let setup = try apps.asking(.revenueCat, transferKey: "sk_move") {
+                $0.servesDesk = true
+                $0.variables = ["TRANSFER_OWNER_HOURS": "0"]
+            }
+            #expect(try await world.reconciled("owner", setup: setup).outcome == "promoted")
+            let job = try await world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
+            try await world.work(setup)
+            #expect(try await world.status(job).outcome == "store_account_mismatch")
+            let scene = try await DeskCase(in: world)
+            let ticket = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
+            #expect(try await scene.shown(ticket).storeApp == StoreAppsScene.secondProject)
+            try await world.working(setup) {
+                try await scene.transfer(ticket)
+                #expect(try await scene.state(ticket) == "transferred")
+                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+            }
+            #expect(apps.second.requests("transfer") == 1 && world.requests("transfer") == 0)
+        }
+    }
+
     @Test func `Who has shown a proof may be given access while the case is open, once, and until it is decided`()
         async throws
     {

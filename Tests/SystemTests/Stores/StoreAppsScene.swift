@@ -80,10 +80,12 @@ struct StoreAppsScene: Sendable {
         _ stores: Store...,
         apps: Set<Int> = [0, 1],
         secondKey: String = "sk_test",
+        transferKey: String? = nil,
         change: (inout WorkerSetup) -> Void = { _ in }
     ) throws
         -> WorkerSetup
     {
+        let transfer = transferKey.map { ["REVENUECAT_TRANSFER_API_KEY": $0] } ?? [:]
         var lists: [String: [[String: String]]] = [:]
         for store in stores {
             let entries: [[String: String]] =
@@ -94,7 +96,7 @@ struct StoreAppsScene: Sendable {
                     try entries({ $0.googlePlay }, ["GOOGLE_PLAY_PACKAGE_NAME": Self.secondApp])
                 case .revenueCat:
                     try entries(
-                        { $0.revenueCat },
+                        { $0.revenueCat.merging(transfer) { $1 } },
                         ["REVENUECAT_PROJECT_ID": Self.secondProject, "REVENUECAT_API_KEY": secondKey]
                     )
                 case .onside: []
