@@ -158,11 +158,23 @@ package struct AppsFolder: Sendable {
         }
     }
 
+    /// The variables, with what stands in the files that they name.
     private static func fingerprint(_ environment: [String: String]) -> [String: String] {
         var marks = environment
-        for variable in Variable.allCases {
-            if let path = environment[variable.fileVariable] {
-                marks[variable.fileVariable] = "\(path)\n\((try? ValueFile.read(path)) ?? "")"
+        func add(_ name: String, contentOf path: String?) {
+            if let path { marks["content of \(name)"] = (try? ValueFile.read(path, upTo: StoreAppsFile.limit)) ?? "" }
+        }
+        for variable in Variable.allCases { add(variable.rawValue, contentOf: environment[variable.fileVariable]) }
+        let name = Variable.storeApps.rawValue
+        if let own = environment[name] {
+            if own.contains("\n") { marks["content of \(name)"] = own } else { add(name, contentOf: own) }
+        }
+        guard let text = marks["content of \(name)"] else { return marks }
+        for (list, entries) in StoreAppsFile(text).lists {
+            for entry in entries {
+                for (key, path) in entry.values where key.hasSuffix("_FILE") {
+                    add("\(list.rawValue) \(entry.number) \(key)", contentOf: path)
+                }
             }
         }
         return marks

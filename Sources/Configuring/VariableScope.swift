@@ -17,7 +17,7 @@ extension Variable {
             .oidcSessionMinutes, .logLevel, .logFormat, .sqlDirectory, .httpTrustedProxies, .httpMaxConnections,
             .httpMaxConnectionsPerAddress:
             .process
-        case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .reportDatabaseURL, .revenueCatAPIKey,
+        case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .reportDatabaseURL, .storeApps, .revenueCatAPIKey,
             .revenueCatProjectID, .revenueCatTransferAPIKey, .revenueCatWebhookAuthorization,
             .revenueCatWebhookSecret, .accountIDKeys, .accountIDNamespace, .appStoreIssuerID, .appStoreKeyID,
             .appStorePrivateKey, .appStoreBundleID, .appStoreAppID, .googlePlayServiceAccount,

@@ -73,6 +73,23 @@ struct AppsFolderTests {
         #expect(marks[0] == marks[1] && marks[1] != marks[2] && marks[2] != marks[3])
     }
 
+    @Test func `A change of the list of store apps, or of a file that it names, is a change of the app`() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("stores-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let (list, key) = (folder.appendingPathComponent("stores.yaml"), folder.appendingPathComponent("key"))
+        var marks: [[String: String]] = []
+        for (project, text) in [("a", "x"), ("a", "x"), ("b", "x"), ("b", "y")] {
+            try Data(text.utf8).write(to: key)
+            let yaml = "revenuecat:\n  - {revenuecat_project_id: \(project), revenuecat_api_key_file: \(key.path)}\n"
+            try Data(yaml.utf8).write(to: list)
+            try Self.with(["games.env": "DATABASE_URL=host=a\nSTORE_APPS=\(list.path)\n"]) {
+                marks.append($0.apps[0].fingerprint)
+            }
+        }
+        #expect(marks[0] == marks[1] && marks[1] != marks[2] && marks[2] != marks[3])
+    }
+
     @Test(arguments: ["Games", "games_1", "", String(repeating: "a", count: 33), "spiel-ä"])
     func `A file of another name stops the start`(_ name: String) throws {
         guard !name.isEmpty else { return #expect(!AppsFolder.isName(name)) }

@@ -97,7 +97,7 @@ package struct PeriodicService: Service {
             switch await attempt() {
             case .again:
                 idle = interval
-                ServiceScope.current?.stir()
+                if kind == .work { ServiceScope.current?.stir() }
             case .idle:
                 await rest(idle)
                 idle = min(idle * 2, longest)

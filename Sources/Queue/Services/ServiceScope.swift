@@ -23,9 +23,10 @@ package final class ServiceScope: Sendable {
     /// Others have their pulses at other instants.
     private let origin: Instant
 
-    /// `pulse`: where nothing happens for a while, services make their steps this far apart, all together and one after the
-    /// other, so that an app at rest costs a connection for a moment only; `nil`: they never rest. `settling`: how long nothing
-    /// happens before they do. They begin at rest, each with one step.
+    /// Makes a scope whose services rest where nothing happens for `settling`; they begin so, each with one step.
+    ///
+    /// At rest they make their steps `pulse` apart, all together and one after the other, so that an app costs a connection for a
+    /// moment only; `nil`: they never rest.
     package init(pulse: Duration? = nil, settling: Duration = .seconds(10)) {
         self.pulse = pulse
         self.settling = settling
