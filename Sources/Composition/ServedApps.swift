@@ -43,9 +43,9 @@ final class ServedApps: Sendable {
         }
     }
 
-    /// Closes connections that have rested for two seconds: an app at rest keeps the one that it listens on.
+    /// Closes connections that have rested for a second: an app at rest keeps the one that it listens on.
     func closeIdleConnections() async {
-        for (_, instance) in running { await instance.closeIdleConnections(since: .now - .seconds(2)) }
+        for (_, instance) in running { await instance.closeIdleConnections(since: .now - .seconds(1)) }
     }
 
     /// Which apps can be served.

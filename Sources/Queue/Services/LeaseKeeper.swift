@@ -94,7 +94,8 @@ package struct LeaseKeeper: Service {
         lease.begin(epoch)
         dequeue.raise()
         logger.info("working", metadata: ["worker.epoch": "\(epoch)"])
-        return .idle
+        // A worker that rests holds its lease for longer, which the next step writes.
+        return ServiceScope.current?.restingPulse == nil ? .idle : .again
     }
 
     /// Ends the lease, and gives back what stands under it; to be called once no batch is under way any more.
