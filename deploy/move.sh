@@ -7,10 +7,13 @@
 # yet. SWITCH: what tells the processes of the new place, such as a command that writes the app's file; it runs once the data are there.
 #
 # From the first step to SWITCH no process and no host reaches the database: its name is taken away, so that every statement fails and is
-# tried again. If a step fails before SWITCH, the old place is opened again.
+# tried again. If a step fails before SWITCH, the new database is dropped and the old one is opened again under its name. Without SWITCH,
+# or where it fails, the data are at the new place and both names are as they are: tell the processes and the host yourself.
+#
+# Needs psql, pg_dump and pg_restore of the newer server's version, and python3. JOBS (2): how many tables are copied at a time.
 set -euo pipefail
 
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 64; }
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 64; }
 [ $# -ge 2 ] || usage
 from=$1 to=$2
 shift 2
@@ -18,6 +21,14 @@ shift 2
 say() { echo "move: $*" >&2; }
 die() { say "$*"; exit 1; }
 at() { psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --dbname="$1" --command="$2"; }
+
+# Which roles the users of our roles are in, as statements.
+memberships() {
+    at "$1" "
+        SELECT format('GRANT %I TO %I;', g.rolname, m.rolname) FROM pg_auth_members AS a
+          JOIN pg_roles AS g ON g.oid = a.roleid JOIN pg_roles AS m ON m.oid = a.member
+         WHERE g.rolname LIKE 'entitlement\\_sync\\_%' AND m.rolcanlogin" | LC_ALL=C sort -u
+}
 
 # The same server, another database.
 in_database() {
@@ -49,73 +60,99 @@ else:
 PY
 )
 [ -n "$new" ] || die "TO: name the new database"
-moving="${name}_moved"
-case $name$new$moving in *[!A-Za-z0-9_.-]*) die "the databases' names have other characters than letters, digits, _ . and -" ;; esac
+locale=$(at "$from" "
+    SELECT format('ENCODING %L LC_COLLATE %L LC_CTYPE %L', pg_encoding_to_char(encoding), datcollate, datctype)
+      FROM pg_database WHERE datname = current_database()")
+old_name="${name}_moved"
+case $name$new in *[!A-Za-z0-9_.-]*) die "the databases' names have other characters than letters, digits, _ . and -" ;; esac
 
 # ---- Before anything is closed --------------------------------------------------------------------------------------
 
-[ "$(at "$from_server" "SELECT count(*) FROM pg_database WHERE datname = '$moving'")" = 0 ] ||
-    die "the old server has a database $moving already"
+[ "$(at "$from_server" "SELECT count(*) FROM pg_database WHERE datname = '$old_name'")" = 0 ] ||
+    die "the old server has a database $old_name already"
 [ "$(at "$to_server" "SELECT count(*) FROM pg_database WHERE datname = '$new'")" = 0 ] ||
     die "the new server has a database $new already"
 [ "$(at "$from_server" 'SELECT system_identifier FROM pg_control_system()')" != \
-    "$(at "$to_server" 'SELECT system_identifier FROM pg_control_system()')" ] || [ "$name" != "$new" ] ||
-    die "FROM and TO are one database"
+    "$(at "$to_server" 'SELECT system_identifier FROM pg_control_system()')" ] ||
+    { [ "$new" != "$name" ] && [ "$new" != "$old_name" ]; } || die "FROM and TO are one database"
 # Roles belong to the server. Ours are made here; those of the host and its people are yours to make, with their passwords.
+# A user who may log in and is a member of one of them has to be there as well, or is locked out.
 for role in $(at "$from" "
-    SELECT DISTINCT r.rolname FROM pg_shdepend AS d JOIN pg_roles AS r ON r.oid = d.refobjid
-     WHERE d.refclassid = 'pg_authid'::regclass AND d.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-     UNION SELECT '$owner' ORDER BY 1"); do
+    WITH RECURSIVE used AS (
+        SELECT d.refobjid AS oid FROM pg_shdepend AS d
+         WHERE d.refclassid = 'pg_authid'::regclass AND d.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+         UNION SELECT oid FROM pg_roles WHERE rolname = '$owner'
+         UNION SELECT m.member FROM pg_auth_members AS m JOIN used AS u ON u.oid = m.roleid)
+    SELECT r.rolname FROM used AS u JOIN pg_roles AS r ON r.oid = u.oid ORDER BY r.rolname"); do
     [ "$(at "$to_server" "SELECT count(*) FROM pg_roles WHERE rolname = '$role'")" = 0 ] || continue
     case $role in
     entitlement_sync_*) at "$to_server" "CREATE ROLE \"$role\" NOLOGIN" ;;
-    *) die "the new server lacks the role $role, which owns or may use something here; create it first" ;;
+    *) die "the new server lacks the role $role, which owns or may use objects of $name; create it there first" ;;
     esac
 done
+lacking=$(comm -23 <(memberships "$from") <(memberships "$to_server"))
+[ -z "$lacking" ] || die "the new server lacks memberships: $lacking; run these statements there first"
 
 # ---- The move -------------------------------------------------------------------------------------------------------
 
 work=$(mktemp -d)
 closed=no
+created=no
 restored=no
+
+# Gives a database another name, and ends all sessions in it; none begins meanwhile.
+rename() {
+    at "$from_server" "ALTER DATABASE \"$1\" WITH ALLOW_CONNECTIONS false"
+    for _ in $(seq 50); do
+        at "$from_server" "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '$1'" >"$work/ended"
+        if at "$from_server" "ALTER DATABASE \"$1\" RENAME TO \"$2\"" 2>"$work/rename"; then
+            at "$from_server" "ALTER DATABASE \"$2\" WITH ALLOW_CONNECTIONS true"
+            return
+        fi
+        sleep 0.1
+    done
+    cat "$work/rename" >&2
+    return 1
+}
+
 finish() {
     status=$?
+    trap - EXIT
     if [ "$status" != 0 ] && [ "$closed" = yes ] && [ "$restored" = no ]; then
-        say "failed; the old place is opened again"
-        at "$to_server" "DROP DATABASE IF EXISTS \"$new\" WITH (FORCE)" || true
-        at "$from_server" "ALTER DATABASE \"$moving\" WITH ALLOW_CONNECTIONS true" || true
-        at "$from_server" "ALTER DATABASE \"$moving\" RENAME TO \"$name\"" ||
-            at "$from_server" "ALTER DATABASE \"$name\" WITH ALLOW_CONNECTIONS true" || true
+        [ "$created" = no ] || at "$to_server" "DROP DATABASE \"$new\" WITH (FORCE)" || true
+        present=$(at "$from_server" "SELECT datname FROM pg_database WHERE datname IN ('$name', '$old_name')" || true)
+        if [ "$present" = "$name" ]; then
+            at "$from_server" "ALTER DATABASE \"$name\" WITH ALLOW_CONNECTIONS true" && say "failed; the old place is open again"
+        elif rename "$old_name" "$name"; then
+            say "failed; the old place is open again"
+        else
+            say "failed, and the old place is closed: ALTER DATABASE \"$old_name\" RENAME TO \"$name\" opens it"
+        fi
     fi
     rm -rf "$work"
+    exit "$status"
 }
 trap finish EXIT
 
 started=$(date +%s)
 say "closing $name"
 closed=yes
-at "$from_server" "ALTER DATABASE \"$name\" WITH ALLOW_CONNECTIONS false"
-for _ in $(seq 50); do
-    at "$from_server" "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '$name'" >"$work/ended"
-    at "$from_server" "ALTER DATABASE \"$name\" RENAME TO \"$moving\"" 2>"$work/rename" && break
-    sleep 0.1
-done
-[ "$(at "$from_server" "SELECT count(*) FROM pg_database WHERE datname = '$moving'")" = 1 ] || { cat "$work/rename" >&2; die "sessions stay in $name"; }
-at "$from_server" "ALTER DATABASE \"$moving\" WITH ALLOW_CONNECTIONS true"
+rename "$name" "$old_name" || die "sessions stay in $name"
 
 say "copying"
-pg_dump --format=directory --jobs="${JOBS:-2}" --compress=0 --file="$work/dump" --dbname="$(in_database "$from" "$moving")"
-at "$to_server" "CREATE DATABASE \"$new\" OWNER \"$owner\" TEMPLATE template0"
+pg_dump --format=directory --jobs="${JOBS:-2}" --compress=0 --file="$work/dump" --dbname="$(in_database "$from" "$old_name")"
+at "$to_server" "CREATE DATABASE \"$new\" OWNER \"$owner\" TEMPLATE template0 $locale"
+created=yes
 pg_restore --exit-on-error --jobs="${JOBS:-2}" --dbname="$to" "$work/dump"
 at "$to" 'ANALYZE' &
 analysis=$!
 
+restored=yes
 if [ $# -gt 0 ]; then
     say "switching"
-    "$@"
+    "$@" || die "the data are at the new place, but SWITCH failed: tell the processes yourself"
 fi
-restored=yes
 wait "$analysis"
 # The old data stay, and no process finds them under the name that it knows.
-at "$from_server" "ALTER DATABASE \"$moving\" WITH ALLOW_CONNECTIONS false"
-say "moved in $(($(date +%s) - started)) s; the old data are $moving at the old server: drop them once all is well"
+at "$from_server" "ALTER DATABASE \"$old_name\" WITH ALLOW_CONNECTIONS false"
+say "moved in $(($(date +%s) - started)) s; the old data are $old_name at the old server: drop them once all is well"

@@ -6,6 +6,7 @@ import Migrations
 import Outbox
 import Postgres
 import Queue
+import RateLimits
 import ServiceLifecycle
 import SupportConsole
 import Transport
@@ -17,11 +18,12 @@ struct AppInstance {
     let api: APIComposition?
     let console: SupportConsole?
     private let listener: AppListener
-    /// The same pages, for an address that serves those of several apps.
+    /// Answers requests for the console's pages, for an address that serves those of several apps.
     let consoleResponder: (any HTTPResponder<AdminContext>)?
     let readiness: ReadinessProbe
     let pool: PostgresPool
     private let pools: [PostgresPool]
+    private let restingTurn = Throttle(every: pulse)
     /// What its services share.
     let scope: ServiceScope
     private let work: WorkerComposition?
@@ -33,7 +35,7 @@ struct AppInstance {
 
     /// Connects, puts an app together, and hands it over; closes its connections after that.
     ///
-    /// `isAmongOthers`: whether it rests where nothing happens.
+    /// `isAmongOthers`: other apps run beside it, so it rests where nothing happens.
     ///
     /// - Throws: what is wrong with the settings or the database; what the body throws.
     static func with(
@@ -48,7 +50,7 @@ struct AppInstance {
         let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
         let scope = ServiceScope(pulse: isAmongOthers && !process.untilIdle ? pulse : nil)
         let pool = PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
-        // The API's own: it waits for no worker's connections, and what a session has planned it needs again.
+        // A pool of its own, so that requests don't wait for the worker's connections; and what a session has planned is used again.
         let apiPool =
             roles == [.serve]
             ? pool : PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
@@ -103,6 +105,8 @@ struct AppInstance {
                         wasReady: work == nil
                     ) {
                         guard work?.worker.isLeased != false else { return false }
+                        // At rest it hears the database.
+                        if scope.restingPulse != nil { return true }
                         return (try? await pool.query("SELECT 1")) != nil
                     },
                     pool: pool,
@@ -137,6 +141,8 @@ struct AppInstance {
 
     /// Reads the figures that are true at this moment.
     func refreshGauges() async {
+        // Where nothing happens, nothing has changed.
+        guard scope.restingPulse == nil || restingTurn.isDue() else { return }
         await work?.gauges.refresh()
         await runGauges?.refresh()
     }
@@ -159,7 +165,7 @@ struct AppInstance {
 typealias Part = ServiceGroupConfiguration.ServiceConfiguration
 
 extension Part {
-    /// A service whose end is of no consequence.
+    /// A service whose normal end is ignored.
     static func beside(_ service: (any Service)?) -> Part? {
         service.map { Part(service: NamedService($0), successTerminationBehavior: .ignore) }
     }

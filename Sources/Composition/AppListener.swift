@@ -5,7 +5,7 @@ import ServiceLifecycle
 package import SupportConsole
 package import WebAPI
 
-/// Hears what the database notifies of, on one connection for every part of an app that goes by it.
+/// Listens for notifications on one connection, for all parts of an app.
 ///
 /// A notification is a hint: each part also reads by itself, and all of it after a gap.
 package struct AppListener: Service {
@@ -46,7 +46,7 @@ package struct AppListener: Service {
         var channels: [Channel] = []
         if dequeue != nil { channels.append(.wake) }
         if statusHub != nil { channels.append(.outcome) }
-        // Workers have to do with tickets as well.
+        // Workers collect evidence and run transfers: a changed ticket ends their rest.
         if console != nil || dequeue != nil { channels.append(.desk) }
         return channels.map(\.rawValue)
     }
@@ -55,22 +55,26 @@ package struct AppListener: Service {
     package func run() async {
         guard !channels.isEmpty else { return }
         await PeriodicService("listener", .untilEnd, rests: false, every: .seconds(60), logger: logger) {
-            defer { statusHub?.disconnected() }
+            defer {
+                statusHub?.disconnected()
+                scope.stopListening()
+            }
             try await listener.run(
                 channels: channels,
-                onNotification: { notification in hear(notification) },
+                onNotification: { notification in receive(notification) },
                 onConnected: {
-                    scope.nudge()
+                    scope.listen()
                     dequeue?.raise()
                     statusHub?.connected()
                     console?.changed()
-                }
+                },
+                onInterrupted: { scope.stopListening() }
             )
             return .idle
         }.run()
     }
 
-    private func hear(_ notification: PostgresNotification) {
+    private func receive(_ notification: PostgresNotification) {
         scope.stir()
         switch Channel(rawValue: notification.channel) {
         case .wake: dequeue?.receive(notification.payload)

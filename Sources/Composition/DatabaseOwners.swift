@@ -1,3 +1,4 @@
+import Configuring
 import Migrations
 import Postgres
 import Queue
@@ -13,15 +14,13 @@ final class DatabaseOwners: Sendable {
     func take(_ database: DatabaseIdentity, for app: String) -> String? {
         owners.withLock { owners in
             if let owner = owners[database], owner != app { return owner }
-            // An app has one database; the one it had before is free.
-            owners = owners.filter { $0.value != app }
             owners[database] = app
             return nil
         }
     }
 
-    /// Frees the databases of all other apps.
-    func keep(_ apps: Set<String>) { owners.withLock { $0 = $0.filter { apps.contains($0.value) } } }
+    /// Frees what an app has, once nothing of it runs there any more.
+    func release(_ app: String) { owners.withLock { $0 = $0.filter { $0.value != app } } }
 }
 
 /// The database of an app is another app's.
@@ -36,9 +35,11 @@ struct SharedDatabase: Error, CustomStringConvertible {
 extension AppInstance {
     /// Takes the app's database, or raises an alarm there that two apps reach it.
     ///
-    /// - Throws: `SharedDatabase`.
+    /// - Throws: `SharedDatabase`; `ConfigurationFaults` where another address of the app leads to another database.
     func claim(_ owners: DatabaseOwners, for name: String) async throws {
-        guard let owner = owners.take(try await DatabaseIdentity(in: pool), for: name) else { return }
+        let identity = try await DatabaseIdentity(in: pool)
+        try await checkAddresses(identity)
+        guard let owner = owners.take(identity, for: name) else { return }
         // The API's role may raise none; the log has it all the same.
         try? await Alarms.raise(
             "database_shared",
@@ -46,5 +47,31 @@ extension AppInstance {
             in: pool
         )
         throw SharedDatabase(owner: owner)
+    }
+
+    /// Another app's console would decide this app's tickets, and another app's notifications would wake nothing here.
+    private func checkAddresses(_ identity: DatabaseIdentity) async throws {
+        let database = runtime.config.database
+        let others: [(Variable, Secret?)] = [
+            (.databaseDirectURL, database.directURL), (.consoleDatabaseURL, database.consoleURL),
+            (.reportDatabaseURL, database.reportURL),
+        ]
+        for case (let variable, let url?) in others {
+            let configuration = runtime.postgres(connections: 1, direct: true, url: url)
+            // One that can't be asked now is none that leads elsewhere.
+            let found = try? await runtime.withPool(configuration, checkingSchema: false) {
+                try await DatabaseIdentity(in: $0)
+            }
+            guard let found, found != identity else { continue }
+            throw ConfigurationFaults(
+                faults: [
+                    .init(
+                        variable: variable.rawValue,
+                        problem: "leads to another database than DATABASE_URL",
+                        fix: "Set an address of the same database"
+                    )
+                ]
+            )
+        }
     }
 }

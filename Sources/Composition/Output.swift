@@ -10,7 +10,10 @@ package enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
 
 /// The option that every command on the records takes; it stands for the variable, which then is set for this command.
 package struct AppOption: ParsableArguments {
-    @Option(help: "Which of several apps (APPS_DIR); default: ENTITLEMENT_SYNC_APP, else the only app, else default.")
+    @Option(
+        help:
+            "Which of several apps (APPS_DIR). Default: ENTITLEMENT_SYNC_APP; else all for processes and doctor, for the rest the only one, or the one called default."
+    )
     package var app: String?
 
     package init() {}

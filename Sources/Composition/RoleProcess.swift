@@ -58,10 +58,11 @@ package struct RoleProcess: Sendable {
                     let api = instance.api.map { api in
                         let server = APIServer(
                             settings: APIComposition.listening(runtime.config, proxies: proxies),
-                            logger: runtime.logger
+                            logger: runtime.logger,
+                            readiness: instance.readiness.readiness
                         )
-                        server.serve(api.endpoints, as: runtime.app)
                         if let name = runtime.app { server.apps.know([name], unnamed: name) }
+                        server.serve(api.endpoints, as: runtime.app)
                         return server
                     }
                     let admin = servers.admin(
@@ -85,7 +86,7 @@ package struct RoleProcess: Sendable {
         let registry = Registry(maxSeries: 1_000_000)
         MetricsSystem.bootstrap(registry)
         try await AppScope.$name.withValue("") {
-            try await withTransport(runtime) { transport in
+            try await withTransport(runtime, forSeveral: true) { transport in
                 let proxies = try proxies(runtime)
                 let served = ServedApps()
                 let api =
@@ -103,6 +104,7 @@ package struct RoleProcess: Sendable {
                     runtime: runtime,
                     transport: transport,
                     served: served,
+                    registry: registry,
                     api: api
                 )
                 let servers = ProcessServers(
@@ -140,11 +142,18 @@ package struct RoleProcess: Sendable {
     }
 
     /// One for all apps: stores' connections are shared, and so is the thread that drives them.
-    private func withTransport(_ runtime: Runtime, _ body: (HTTPTransport) async throws -> Void) async throws {
+    ///
+    /// `forSeveral`: an app whose store hangs has at most its own WORKER_CONCURRENCY requests under way, and takes no room from others.
+    private func withTransport(
+        _ runtime: Runtime,
+        forSeveral: Bool = false,
+        _ body: (HTTPTransport) async throws -> Void
+    ) async throws {
+        let most = max(256, runtime.config.worker.concurrency)
         let configuration = HTTPTransportConfiguration(
             maxConnectionsPerHost: 128,
-            maxTotalConnections: 256,
-            maxInFlight: max(256, runtime.config.worker.concurrency),
+            maxTotalConnections: forSeveral ? 1024 : 256,
+            maxInFlight: forSeveral ? most * 16 : most,
             maxQueued: 10_000,
             userAgent: "entitlement-sync/\(Build.version)"
         )

@@ -1,5 +1,6 @@
 import HTTPServing
 import Hummingbird
+import Queue
 import Synchronization
 import Telemetry
 
@@ -36,16 +37,26 @@ final class ServedApps: Sendable {
         if case .running(let instance)? = self[name] { instance.consoleResponder } else { nil }
     }
 
-    /// Reads the figures of every app, one after the other: none needs more than a connection for it.
+    /// Reads the figures of every app, a few at a time; one whose database does not answer in time keeps its figures.
     @Sendable func refreshGauges() async {
-        for (name, instance) in running {
-            await AppScope.$name.withValue(name) { await instance.refreshGauges() }
+        await withTaskGroup(of: Void.self) { group in
+            for (place, (name, instance)) in running.enumerated() {
+                if place >= 8 { await group.next() }
+                group.addTask {
+                    await AppScope.$name.withValue(name) {
+                        _ = await finishing(within: .seconds(3)) { await instance.refreshGauges() }
+                    }
+                }
+            }
         }
     }
 
-    /// Closes connections that have rested for a second: an app at rest keeps the one that it listens on.
+    /// Closes connections that nothing uses: an app at rest keeps the one that it listens on.
     func closeIdleConnections() async {
-        for (_, instance) in running { await instance.closeIdleConnections(since: .now - .seconds(1)) }
+        for (_, instance) in running {
+            let rest = instance.scope.restingPulse == nil ? Duration.seconds(5) : .milliseconds(300)
+            await instance.closeIdleConnections(since: .now - rest)
+        }
     }
 
     /// Which apps can be served.
@@ -64,11 +75,28 @@ final class ServedApps: Sendable {
         case .starting: return .init(name: name, trouble: "starting", isServed: false)
         case .down(let trouble): return .init(name: name, trouble: trouble, isServed: false)
         case .running(let instance):
-            switch await instance.readiness.readiness() {
+            let readiness = await finishing(within: .seconds(1)) { await instance.readiness.readiness() }
+            switch readiness {
             case .ready: return .init(name: name, trouble: nil, isServed: true)
-            case .waiting: return .init(name: name, trouble: "waiting for the database", isServed: true)
+            case .waiting, nil: return .init(name: name, trouble: "waiting for the database", isServed: true)
             case .notReady, .apps: return .init(name: name, trouble: "not ready", isServed: false)
             }
         }
+    }
+}
+
+/// Does something, and cancels it after a while; `nil`: it was cancelled.
+private func finishing<Value: Sendable>(
+    within limit: Duration,
+    _ work: @escaping @Sendable () async -> Value
+) async -> Value? {
+    await withTaskGroup(of: Value?.self) { group in
+        group.addTask { await work() }
+        group.addTask {
+            try? await Task.sleep(for: limit)
+            return nil
+        }
+        defer { group.cancelAll() }
+        return await group.next() ?? nil
     }
 }

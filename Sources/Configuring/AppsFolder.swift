@@ -2,8 +2,7 @@ import Glibc
 
 /// The apps of a folder: one file `NAME.env` each, with its own database and stores.
 ///
-/// What the environment sets holds for every app that does not set it itself, but for what belongs to one app alone: no
-/// app is asked with another's credentials.
+/// The environment gives defaults; what belongs to one app alone is refused there (``VariableScope``).
 package struct AppsFolder: Sendable {
     package static let mostApps = 1_000
     /// The app that is meant where none is named.
@@ -12,7 +11,7 @@ package struct AppsFolder: Sendable {
     /// One app, whose file may be broken.
     package struct App: Sendable {
         package var name: String
-        /// Its variables, those of the environment among them.
+        /// Its variables with the environment's defaults; unknown names of the file among them.
         package var environment: [String: String]
         /// What it is set up with, or everything that is wrong.
         package var config: Result<Config, ConfigurationFaults>
@@ -49,8 +48,9 @@ package struct AppsFolder: Sendable {
             )
         }
         let names = try names(in: path)
-        let usual = environment.filter { name, _ in name != Variable.appsDirectory.rawValue }
-        return AppsFolder(apps: names.map { app($0, at: "\(path)/\($0).env", usual) })
+        let known = Set(Variable.allCases.flatMap { [$0.rawValue, $0.fileVariable] })
+        let defaults = environment.filter { name, _ in known.contains(name) && name != Variable.appsDirectory.rawValue }
+        return AppsFolder(apps: names.map { app($0, at: "\(path)/\($0).env", defaults) })
     }
 
     /// The app of a name; without one the only app, or the one called `default`.
@@ -111,20 +111,23 @@ package struct AppsFolder: Sendable {
         return names
     }
 
-    private static func app(_ name: String, at path: String, _ usual: [String: String]) -> App {
-        var environment = usual
+    private static func app(_ name: String, at path: String, _ defaults: [String: String]) -> App {
+        var environment = defaults
         var file: [String: String] = [:]
         do throws(ConfigurationFaults) {
             file = try EnvironmentFile.read(path)
         } catch {
-            return App(name: name, environment: usual, config: .failure(error), fingerprint: ["": "\(error)"])
+            return App(name: name, environment: defaults, config: .failure(error), fingerprint: ["": "\(error)"])
         }
+        // Unknown names are kept: one may be a misspelt variable.
+        environment.merge(file) { usual, _ in usual }
         var ignored: [String] = []
         for variable in Variable.allCases {
             let (own, ownFile) = (variable.rawValue, variable.fileVariable)
             guard file[own] != nil || file[ownFile] != nil else { continue }
             if variable.scope == .process {
                 ignored += [own, ownFile].filter { file[$0] != nil }
+                (environment[own], environment[ownFile]) = (defaults[own], defaults[ownFile])
             } else {
                 // The one form takes the place of the other.
                 (environment[own], environment[ownFile]) = (file[own], file[ownFile])

@@ -1,14 +1,19 @@
-/// A file of `NAME=value` lines, as service managers and containers take them.
+/// A file of `NAME=value` lines: no escapes, no continued lines.
 package enum EnvironmentFile {
     /// Reads a file's variables; lines that are empty or begin with `#` say nothing, and quotes around a value are left out.
     ///
-    /// - Throws: `ConfigurationFaults` with each line that says nothing readable; values are not shown.
+    /// - Throws: `ConfigurationFaults` where the file can't be read, with each line that is no variable, and with each variable that is set
+    ///   twice; values are not shown.
     static func read(_ path: String) throws(ConfigurationFaults) -> [String: String] {
         let text: String
         do throws(ValueFile.Failure) { text = try ValueFile.read(path) } catch {
             throw ConfigurationFaults(
                 faults: [
-                    .init(variable: "the app's file", problem: error.problem, fix: "Set the app's variables in it")
+                    .init(
+                        variable: "the app's file",
+                        problem: error.problem,
+                        fix: "Make it a text file that the service's user may read"
+                    )
                 ]
             )
         }

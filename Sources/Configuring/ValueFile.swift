@@ -2,7 +2,7 @@ import Glibc
 
 /// Reads files that hold one value: those that `NAME_FILE` variables and options of commands name.
 ///
-/// Used at start-up alone, where blocking does no harm.
+/// Blocks: it is used at start-up, and on a thread that may wait.
 package enum ValueFile {
     /// The largest file that is read, in bytes; a connection string or a key is far smaller.
     package static let limit = 65_536

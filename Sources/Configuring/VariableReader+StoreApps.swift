@@ -37,10 +37,15 @@ extension VariableReader {
         if let entries = file?.lists[.appStore] {
             let settings = read(entries, of: .appStore) { $0.appStore() }
             refuseHalves(of: .appStore, zip(entries, settings).map { ($0.number, $1.isAsked) }, by: .appStorePrivateKey)
+            refuseOtherRoots(zip(entries, settings).map { ($0.number, $1.rootCertificates) }, .appStoreRootCertificates)
+            refuseOtherRoots(
+                zip(entries, settings).map { ($0.number, $1.receiptRootCertificates) },
+                .receiptRootCertificates
+            )
             apps.appStore = AppStoreSettings(
                 apps: settings.flatMap(\.apps),
-                rootCertificates: settings.flatMap(\.rootCertificates).withoutRepeats,
-                receiptRootCertificates: settings.flatMap(\.receiptRootCertificates).withoutRepeats
+                rootCertificates: settings.first?.rootCertificates ?? [nil],
+                receiptRootCertificates: settings.first?.receiptRootCertificates ?? [nil]
             )
         } else {
             apps.appStore = appStore()
@@ -176,7 +181,19 @@ extension VariableReader {
         )
     }
 
-    /// Two projects with one secret: it could not be said whose a webhook is.
+    /// One who has the key of one root could sign for every app of the list.
+    private mutating func refuseOtherRoots(_ roots: [(number: Int, paths: [String?])], _ variable: Variable) {
+        for (number, paths) in roots.dropFirst() where paths != roots.first?.paths {
+            fault(
+                .storeApps,
+                as: Self.name(StoreAppsFile.place(.appStore, number, variable.rawValue.lowercased())),
+                "is not that of the first entry",
+                fix: "Set \(variable.rawValue) for all of them, or keep an app that is signed for otherwise to itself"
+            )
+        }
+    }
+
+    /// Two projects with one secret: neither could be replaced without the other.
     private mutating func refuseAmbiguous(_ senders: [(number: Int, sender: APIConfig.RevenueCatSender)]) {
         for (index, (number, sender)) in senders.enumerated() {
             for (other, earlier) in senders.prefix(index) {
@@ -185,7 +202,7 @@ extension VariableReader {
                     .storeApps,
                     as: Self.name(StoreAppsFile.place(.revenueCat, number, variable.rawValue.lowercased())),
                     "is also that of entry \(other)",
-                    fix: "Give each project's webhook a secret of its own, by which its project is found"
+                    fix: "Give each project's webhook a secret of its own"
                 )
                 break
             }

@@ -25,7 +25,18 @@ extension Variable {
             .onsideMerchantSecret, .onsideMerchantSecretEncoding, .onsideSecretKeyID, .onsideBundleID,
             .firebaseProjectID, .appTokenIssuer, .appTokenAudience, .outboxURL, .outboxSecret:
             .app
-        default: .either
+        case .mode, .revenueCatBaseURL, .revenueCatRequestsPerMinute, .restoreReservePercent,
+            .supportReservePercent, .jobMaxAttempts, .jobBackoffBaseMs, .jobBackoffCapMs, .jobMaxAgeSeconds,
+            .jobLeaseSeconds, .absenceMarginSeconds, .absenceMarginGooglePlaySeconds, .backgroundCheckDays,
+            .demotionBrakePercent, .demotionBrakeMinimum, .workerConcurrency, .workerBatch, .oidcRoles,
+            .supportContactURL, .appStoreRequestsPerMinute, .appStoreBaseURL, .appStoreSandboxBaseURL,
+            .appStoreRootCertificates, .receiptRootCertificates, .googlePlayRequestsPerMinute, .googlePlayBaseURL,
+            .googleOAuthBaseURL, .googlePlayAcknowledge, .googleKeysURL, .onsideRequestsPerMinute, .onsideBaseURL,
+            .firebaseKeysURL, .appTokenKeysURL, .appTokenUserClaim, .httpDatabaseWait, .messages,
+            .eventRetentionDays, .historyRetentionDays, .requestsPerMinutePerAddress, .requestsPerMinutePerUser,
+            .transferApprovals, .transferApprovalsRisky, .transferApprovalsOwnerErased, .transferOwnerHours,
+            .transferCoolingDays, .transferEvidenceHours:
+            .either
         }
     }
 }

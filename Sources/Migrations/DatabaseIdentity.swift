@@ -4,10 +4,12 @@ package import Postgres
 package struct DatabaseIdentity: Hashable, Sendable {
     /// Drawn when the schema was made.
     private let installation: String
-    /// A copy of a database has another number.
+    /// Its oid: a copy on the same server has another.
     private let database: Int64
 
     /// Reads it.
+    ///
+    /// - Throws: `MigrationError.unmigrated`; `PostgresError`.
     package init(in pool: PostgresPool) async throws {
         let rows = try await pool.query(
             """

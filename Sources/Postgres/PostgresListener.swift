@@ -23,6 +23,7 @@ package struct PostgresListener: Sendable {
 
     private enum Event: Sendable {
         case connected
+        case interrupted
         case notification(PostgresNotification)
     }
 
@@ -47,13 +48,14 @@ package struct PostgresListener: Sendable {
     /// Listens until the task is cancelled, then returns; reconnects with growing pauses after every failure.
     ///
     /// Handlers are called one after the other, `onConnected` each time when listening has begun and after
-    /// notifications were dropped. The connection is read all the while: a client that stopped reading would hold back
+    /// notifications were dropped, `onInterrupted` when it has ended. The connection is read all the while: a client that stopped reading would hold back
     /// the server's notification queue and its vacuum. Throws `PostgresError` with `.configuration`, which no
     /// reconnecting mends.
     package func run(
         channels: [String],
         onNotification: @escaping @Sendable (PostgresNotification) async -> Void,
-        onConnected: @escaping @Sendable () async -> Void
+        onConnected: @escaping @Sendable () async -> Void,
+        onInterrupted: @escaping @Sendable () async -> Void = {}
     ) async throws {
         let (events, queue) = AsyncStream.makeStream(
             of: Event.self,
@@ -72,6 +74,7 @@ package struct PostgresListener: Sendable {
                     if gap.close() { await onConnected() }
                     switch event {
                     case .connected: await onConnected()
+                    case .interrupted: await onInterrupted()
                     case .notification(let notification): await onNotification(notification)
                     }
                 }
@@ -99,6 +102,7 @@ package struct PostgresListener: Sendable {
                 }
             } catch {
                 await connection.close()
+                report(.interrupted)
                 switch error.code {
                 case .cancelled: return
                 case .configuration: throw error

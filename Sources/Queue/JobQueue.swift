@@ -15,7 +15,7 @@ package struct JobQueue: Sendable {
         self.ignoresPause = ignoresPause
     }
 
-    /// How long it takes until a job is due that no process has, negative where one is; `nil`: there is none.
+    /// Time until the next job without an owner is due; negative if one is due already, `nil` if there is none.
     package func timeUntilDue() async throws(PostgresError) -> Duration? {
         try await pool.query(
             """

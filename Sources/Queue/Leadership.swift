@@ -28,8 +28,8 @@ package struct Leadership: Sendable {
 
     /// Takes the lead, or prolongs it under the number that this process led with; `nil`: another process leads now.
     package func take(_ fence: Int64?) async throws(PostgresError) -> Int64? {
-        // At rest it is not prolonged before the pulse after the next.
-        let duration = ServiceScope.current?.restingPulse.map { $0 * 3 } ?? duration
+        // At rest it is not prolonged before the next pulse.
+        let duration = ServiceScope.current?.restingPulse.map { $0 + self.duration } ?? duration
         return try await pool.query(
             """
             SELECT entitlement_sync.take_lead(\(duty.rawValue), \(holder), \(fence),
@@ -60,6 +60,7 @@ package struct Leadership: Sendable {
         var renewal = clock.now
         while !Task.isCancelled {
             var pause = duration / 4
+            let began = clock.now
             do {
                 if clock.now >= renewal {
                     let held = fence
@@ -82,7 +83,7 @@ package struct Leadership: Sendable {
                 ServiceScope.current?.stir()
                 try? await Task.sleep(for: pause)
             } else {
-                await ServiceScope.pause(pause)
+                await ServiceScope.pause(pause, after: began)
             }
         }
         guard let fence else { return }

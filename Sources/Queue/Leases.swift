@@ -33,7 +33,7 @@ package struct Leases: Sendable {
         ).one.decode(Int32.self)
     }
 
-    /// Prolongs the lease; `longer`: for so long, by a worker that rests and has to be notified of what comes.
+    /// Prolongs the lease; `longer`: that of a worker that rests, polls rarely and relies on notifications.
     ///
     /// - Returns: `false` when it has ended: this process owns nothing any more and must register again.
     package func heartbeat(_ epoch: Int32, resting longer: Duration? = nil) async throws(PostgresError) -> Bool {

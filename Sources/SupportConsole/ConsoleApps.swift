@@ -67,7 +67,9 @@ package struct ConsoleApps: Sendable {
     }
 }
 
-/// The app that a browser has chosen, as a cookie: it comes back from an identity provider too, so that it can't be of this site alone.
+/// The app that a browser has chosen, as a cookie.
+///
+/// It is Lax: the way back from an identity provider has to bring it.
 enum ChosenApp {
     private static let cookie = "__Host-app"
 

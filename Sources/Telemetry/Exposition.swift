@@ -18,6 +18,9 @@ struct Labels: Hashable, Comparable {
         )
     }
 
+    /// Whether a label, of a name and a value without commas and quotes, is among them.
+    func has(_ name: String, _ value: String) -> Bool { ",\(text),".contains(",\(name)=\"\(value)\",") }
+
     static func < (left: Labels, right: Labels) -> Bool { left.text < right.text }
 
     private static func escaped(_ value: String) -> String {

@@ -79,6 +79,17 @@ package final class Registry: MetricsFactory {
         }
     }
 
+    /// Forgets the gauges of an app that is gone: they would keep their last values for ever.
+    package func forgetGauges(of app: String) {
+        state.withLock { state in
+            for (name, family) in state.families where family.type == .gauge {
+                let kept = family.series.filter { !$0.key.has("app", app) }
+                state.count -= family.series.count - kept.count
+                state.families[name] = kept.isEmpty ? nil : Family(type: .gauge, series: kept)
+            }
+        }
+    }
+
     private func remove(_ handler: AnyObject) {
         state.withLock { state in
             for (name, family) in state.families {

@@ -61,40 +61,52 @@ struct PeriodicServiceTests {
         #expect(steps.gap(1, 20) < steps.gap(20, 24))
     }
 
-    @Test func `Where nothing happens a service rests, and goes on as usual once something does`() async throws {
+    @Test func `A service rests once the database notifies of what comes, after one more step, until something does`()
+        async throws
+    {
         let steps = Steps()
-        // The settling time is long for a machine that is busy with other tests; the pulse never comes.
-        let scope = ServiceScope(pulse: .seconds(36_000), settling: .seconds(1))
+        // The pulse never comes.
+        let scope = ServiceScope(pulse: .seconds(36_000), settling: .zero)
         let service = PeriodicService("test", every: .milliseconds(10), logger: .quiet) {
             _ = steps.note()
             return .idle
         }
         try await ServiceScope.$current.withValue(scope) {
             try await running(service) {
-                await steps.reach(1)
-                // It rests: a second, nudged step is followed by none.
-                scope.nudge()
-                await steps.reach(2)
-                try? await Task.sleep(for: .milliseconds(200))
-                #expect(steps.count == 2)
+                await steps.reach(5)
+                #expect(scope.wantedPulse == nil, "nothing is heard yet")
+                scope.listen()
+                #expect(scope.wantedPulse != nil)
+                let before = steps.count
+                scope.beginRest()
+                await steps.reach(before + 1)
+                await Self.untilQuiet(steps)
                 scope.stir()
-                await steps.reach(10)
-                try? await eventually("it does not come to rest") {
-                    let before = steps.count
-                    try await Task.sleep(for: .milliseconds(300))
-                    return steps.count == before
-                }
-                let resting = steps.count
-                scope.nudge()
-                await steps.reach(resting + 1)
+                await steps.reach(steps.count + 5)
+                scope.beginRest()
+                await Self.untilQuiet(steps)
+                scope.stopListening()
+                await steps.reach(steps.count + 5)
+                scope.beginRest()
+                #expect(scope.restingPulse == nil, "what is not heard of has to be read")
             }
+        }
+    }
+
+    private static func untilQuiet(_ steps: Steps) async {
+        try? await eventually("it does not come to rest") {
+            let before = steps.count
+            try await Task.sleep(for: .milliseconds(300))
+            return steps.count == before
         }
     }
 
     @Test func `At rest one service makes its step at a time`() async throws {
         let active = Atomic(0)
         let most = Atomic(0)
-        let scope = ServiceScope(pulse: .milliseconds(20))
+        let scope = ServiceScope(pulse: .milliseconds(20), settling: .zero)
+        scope.listen()
+        scope.beginRest()
         let services = (1...6).map { number in
             PeriodicService("test \(number)", every: .milliseconds(1), logger: .quiet) {
                 let now = active.add(1, ordering: .relaxed).newValue

@@ -120,7 +120,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
                                               ELSE o.source END,
                                 CASE o.kind WHEN 'subscription' THEN 'subscription' ELSE 'one-time purchase' END,
                                 o.store, o.environment,
-                                -- The app that the store named, which it never changes; else the project that lists the purchase.
+                                -- What RevenueCat states is its project's; what a store states, that of its own app.
                                 coalesce(', ' || (SELECT CASE o.source WHEN 'revenuecat' THEN coalesce(p.revenuecat_project, p.store_app)
                                                               ELSE p.store_app END
                                                     FROM purchase AS p WHERE p.id = o.purchase_id), ''),

@@ -128,7 +128,7 @@ BEGIN
 END
 $$;
 
--- Wakes workers that rest, at the end of the transaction; the others find by reading what there is to do.
+-- Notifies, at commit, if any worker rests. Workers that do not rest find the work when they poll next.
 CREATE OR REPLACE FUNCTION stir() RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN

@@ -7,7 +7,10 @@ import SupportDesk
 
 /// Whose name a command acts in: the operator who signed in at this terminal.
 struct SessionOptions: ParsableArguments {
-    @Option(help: "The file that holds the operator's session (default: ~/.local/state/entitlement-sync/operator).")
+    @Option(
+        help:
+            "The file that holds the operator's session (default: ~/.local/state/entitlement-sync/operator, with -NAME for one of several apps)."
+    )
     var session: String?
 
     /// Where the session is kept.

@@ -17,8 +17,8 @@ extension BatchPlan {
                 "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."
         case .storeOff:
             alarms["store_not_configured"] =
-                "A user's proof or purchase is of \((failure.store ?? .revenueCat).name), or of an app there, for which nothing"
-                + " is configured: set its variables or its entry in STORE_APPS, or keep the app from offering it."
+                "A user submitted a proof of \((failure.store ?? .revenueCat).name), or has a purchase of an app there, that is not"
+                + " configured: set its variables, or its entry in STORE_APPS."
         case .ownerUnresolved:
             alarms["owner_unresolved"] =
                 "Reading all users of the application took more than ten minutes, so the owners of purchases stay"

@@ -72,8 +72,9 @@ package struct LeaseKeeper: Service {
         self.logger = logger
     }
 
+    private var interval: Duration { max(leases.duration / 5, .milliseconds(200)) }
+
     package func run() async {
-        let interval = max(leases.duration / 5, .milliseconds(200))
         let retry = min(interval, .milliseconds(500))
         await PeriodicService("lease keeper", .untilEnd, every: interval, retryingAfter: retry, logger: logger) {
             try await step()
@@ -82,20 +83,25 @@ package struct LeaseKeeper: Service {
 
     /// Prolongs the lease, or registers.
     package func step() async throws -> PeriodicService.Next {
-        if let epoch = lease.epoch {
-            // At rest no job is under way that another process would have to wait for.
-            let longer = ServiceScope.current?.restingPulse.map { $0 * 3 }
-            guard try await !leases.heartbeat(epoch, resting: longer) else { return .idle }
-            logger.warning("the lease has ended; registering again", metadata: ["worker.epoch": "\(epoch)"])
-            lease.lose(epoch)
-            return .again
+        guard let epoch = lease.epoch else {
+            let epoch = try await leases.register(process)
+            lease.begin(epoch)
+            dequeue.raise()
+            logger.info("working", metadata: ["worker.epoch": "\(epoch)"])
+            // Where it may rest, it has something to say in a moment: notifications are heard by then.
+            return ServiceScope.current?.mayRest == true ? .after(.milliseconds(300)) : .idle
         }
-        let epoch = try await leases.register(process)
-        lease.begin(epoch)
-        dequeue.raise()
-        logger.info("working", metadata: ["worker.epoch": "\(epoch)"])
-        // A worker that rests holds its lease for longer, which the next step writes.
-        return ServiceScope.current?.restingPulse == nil ? .idle : .again
+        // At rest no job is under way that another process would have to wait for.
+        let longer = ServiceScope.current?.wantedPulse.map { $0 + leases.duration * 2 }
+        guard try await !leases.heartbeat(epoch, resting: longer) else {
+            guard longer != nil else { return .after(interval) }
+            // Now that the database knows, whatever comes is notified.
+            ServiceScope.current?.beginRest()
+            return .idle
+        }
+        logger.warning("the lease has ended; registering again", metadata: ["worker.epoch": "\(epoch)"])
+        lease.lose(epoch)
+        return .again
     }
 
     /// Ends the lease, and gives back what stands under it; to be called once no batch is under way any more.

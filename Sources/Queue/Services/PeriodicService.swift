@@ -94,12 +94,13 @@ package struct PeriodicService: Service {
         await pause(delay)
         while !Task.isCancelled {
             guard kind == .untilEnd || ServiceScope.current?.isStopping != true else { return await untilCancelled() }
+            let began = ContinuousClock.now
             switch await attempt() {
             case .again:
                 idle = interval
                 if kind == .work { ServiceScope.current?.stir() }
             case .idle:
-                await rest(idle)
+                await rest(idle, after: began)
                 idle = min(idle * 2, longest)
             case .after(let duration):
                 idle = interval
@@ -115,7 +116,7 @@ package struct PeriodicService: Service {
     private func attempt() async -> Next? {
         do {
             if kind == .upkeep, let scope = ServiceScope.current { return try await scope.alone(step) }
-            return rests ? try await ServiceScope.step(step) : try await step()
+            return rests && kind == .work ? try await ServiceScope.step(step) : try await step()
         } catch {
             guard !Task.isCancelled else { return nil }
             failures.increment()
@@ -131,8 +132,12 @@ package struct PeriodicService: Service {
         while !Task.isCancelled { try? await Task.sleep(for: .seconds(3600)) }
     }
 
-    private func rest(_ duration: Duration) async {
-        if rests { await ServiceScope.pause(duration, wokenBy: signal) } else { await pause(duration) }
+    private func rest(_ duration: Duration, after began: ContinuousClock.Instant) async {
+        if rests {
+            await ServiceScope.pause(duration, after: began, wokenBy: signal)
+        } else {
+            await pause(duration)
+        }
     }
 
     private func pause(_ duration: Duration) async {

@@ -1,7 +1,7 @@
 package import ServiceLifecycle
 import Synchronization
 
-/// What the periodic services of one worker share while it runs.
+/// What the periodic services of a worker share while it runs, and where one process serves several apps, all those of an app.
 package final class ServiceScope: Sendable {
     typealias Instant = ContinuousClock.Instant
 
@@ -11,26 +11,33 @@ package final class ServiceScope: Sendable {
     private struct State {
         var isStopping = false
         var isBusy = false
+        var busySince: Instant
         /// When there was something to do last.
         var stirredAt: Instant
+        /// Since when the database knows that this process has to be notified; `nil`: it does not.
+        var restsSince: Instant?
+        /// Whether notifications are heard.
+        var isListening = false
+        var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+        var lastWaiting = 0
     }
 
     private let state: Mutex<State>
     private let freed = Signal()
-    private let stirred = Signal()
     private let pulse: Duration?
     private let settling: Duration
     /// Others have their pulses at other instants.
     private let origin: Instant
 
-    /// Makes a scope whose services rest where nothing happens for `settling`; they begin so, each with one step.
+    /// Makes a scope whose services rest where nothing happens for `settling`.
     ///
     /// At rest they make their steps `pulse` apart, all together and one after the other, so that an app costs a connection for a
     /// moment only; `nil`: they never rest.
     package init(pulse: Duration? = nil, settling: Duration = .seconds(10)) {
         self.pulse = pulse
         self.settling = settling
-        state = Mutex(State(stirredAt: .now - settling * 2))
+        // A start is no reason to stay awake: whatever there is to do is found by the first steps.
+        state = Mutex(State(busySince: .now, stirredAt: .now - settling * 2))
         origin = .now - (pulse ?? .zero) * Double.random(in: 0..<1)
     }
 
@@ -39,30 +46,58 @@ package final class ServiceScope: Sendable {
 
     // MARK: Rest
 
-    /// The time between two steps at rest; `nil`: something happens, or did a moment ago.
-    package var restingPulse: Duration? {
+    /// Whether services rest where nothing happens.
+    package var mayRest: Bool { pulse != nil }
+
+    /// The time between two steps, once nothing has happened for a while and notifications are heard; `nil`: services stay awake.
+    ///
+    /// The lease keeper goes by it: it tells the database first, and then ``beginRest()``.
+    package var wantedPulse: Duration? {
         guard let pulse else { return nil }
-        return state.withLock { !$0.isStopping && .now - $0.stirredAt > settling } ? pulse : nil
+        return state.withLock { state in
+            !state.isStopping && state.isListening && .now - state.stirredAt > settling ? pulse : nil
+        }
     }
+
+    /// The time between two steps at rest; `nil`: there is no rest now.
+    package var restingPulse: Duration? {
+        pulse.flatMap { pulse in state.withLock { $0.restsSince == nil ? nil : pulse } }
+    }
+
+    /// Says that the database notifies from now on: a service rests once it has made one more step.
+    package func beginRest() { state.withLock { if $0.isListening { $0.restsSince = $0.restsSince ?? .now } } }
 
     /// Says that there is something to do: no service rests now, nor for a while.
-    package func stir() {
+    package func stir() { wake { $0.stirredAt = .now } }
+
+    /// Says that notifications are heard from now on; what came before is found by the next steps.
+    package func listen() { state.withLock { $0.isListening = true } }
+
+    /// Says that notifications are not heard: services find by reading what there is to do.
+    package func stopListening() { wake { $0.isListening = false } }
+
+    private func wake(_ change: (inout State) -> Void) {
         guard pulse != nil else { return }
-        let wereResting = state.withLock { state in
-            defer { state.stirredAt = .now }
-            return .now - state.stirredAt > settling
+        let waiting = state.withLock { state in
+            change(&state)
+            state.restsSince = nil
+            defer { state.waiting = [:] }
+            return Array(state.waiting.values)
         }
-        guard wereResting else { return }
-        stirred.raise()
-        freed.raise()
+        for continuation in waiting { continuation.resume() }
+        if !waiting.isEmpty { freed.raise() }
     }
 
-    /// Has services that rest make one step now.
-    package func nudge() { if pulse != nil { stirred.raise() } }
-
     /// Waits; at rest until the next pulse, until something happens, or for a signal, but no longer than `most`.
-    package static func pause(_ duration: Duration, atMost most: Duration? = nil, wokenBy signal: Signal? = nil) async {
-        if let scope = current, let pulse = scope.restingPulse {
+    ///
+    /// `began`: when the last step did; one that began before the rest is followed by another.
+    package static func pause(
+        _ duration: Duration,
+        after began: ContinuousClock.Instant,
+        atMost most: Duration? = nil,
+        wokenBy signal: Signal? = nil
+    ) async {
+        if let scope = current, let pulse = scope.pulse, scope.rests(since: began) {
             await scope.rest(pulse, atMost: most, wokenBy: signal)
         } else if let signal {
             await signal.wait(upTo: duration)
@@ -71,14 +106,8 @@ package final class ServiceScope: Sendable {
         }
     }
 
-    /// Makes a step; at rest once no other service makes one, so that all of them need one connection.
-    package static func step<Result>(_ work: () async throws -> Result) async throws -> Result {
-        // What happens meanwhile ends the wait for others' turns with the rest.
-        while let scope = current, scope.restingPulse != nil {
-            if scope.tryBegin() { return try await scope.finishing(work) }
-            try await scope.waitForTurn()
-        }
-        return try await work()
+    private func rests(since began: Instant) -> Bool {
+        state.withLock { state in state.restsSince.map { $0 <= began } ?? false }
     }
 
     private func rest(_ pulse: Duration, atMost most: Duration?, wokenBy signal: Signal?) async {
@@ -86,7 +115,7 @@ package final class ServiceScope: Sendable {
         let coming = origin + pulse * (passed.rounded(.down) + 1)
         let next = most.map { min(coming, .now + $0) } ?? coming
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.stirred.wait() }
+            group.addTask { await self.untilAwake() }
             if let signal { group.addTask { await signal.wait() } }
             group.addTask { try? await Task.sleep(until: next, clock: .continuous) }
             await group.next()
@@ -94,15 +123,51 @@ package final class ServiceScope: Sendable {
         }
     }
 
+    /// Waits until there is no rest any more, or for the task's cancellation.
+    private func untilAwake() async {
+        let id = state.withLock { state in
+            state.lastWaiting += 1
+            return state.lastWaiting
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isAwake = state.withLock { state in
+                    if state.restsSince == nil || Task.isCancelled { return true }
+                    state.waiting[id] = continuation
+                    return false
+                }
+                if isAwake { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.waiting.removeValue(forKey: id) }?.resume()
+        }
+    }
+
+    // MARK: Turns
+
+    /// How long a step keeps others from theirs at rest.
+    private static let longestTurn = Duration.seconds(1)
+
+    /// Makes a step; at rest after those of other services, so that all of them need one connection.
+    package static func step<Result>(_ work: () async throws -> Result) async throws -> Result {
+        // A `stir` while waiting ends the rest, and the step goes ahead at once.
+        while let scope = current, scope.restingPulse != nil {
+            if scope.tryBegin() { return try await scope.finishing(work) }
+            if scope.state.withLock({ .now - $0.busySince > longestTurn }) { break }
+            try await scope.waitForTurn(.milliseconds(100))
+        }
+        return try await work()
+    }
+
     /// Lets services begin no more steps, but those that jobs in flight need.
     package func stop() {
         state.withLock { $0.isStopping = true }
-        nudge()
+        wake { _ in }
     }
 
-    /// Does some work once no other is under way.
+    /// Does upkeep, or a step at rest, one at a time.
     func alone<Result>(_ work: () async throws -> Result) async throws -> Result {
-        while !tryBegin() { try await waitForTurn() }
+        while !tryBegin() { try await waitForTurn(.seconds(1)) }
         return try await finishing(work)
     }
 
@@ -114,8 +179,8 @@ package final class ServiceScope: Sendable {
         return try await work()
     }
 
-    private func waitForTurn() async throws {
-        await freed.wait(upTo: .seconds(1))
+    private func waitForTurn(_ most: Duration) async throws {
+        await freed.wait(upTo: most)
         try Task.checkCancellation()
     }
 
@@ -123,6 +188,7 @@ package final class ServiceScope: Sendable {
         state.withLock { state in
             guard !state.isBusy else { return false }
             state.isBusy = true
+            state.busySince = .now
             return true
         }
     }

@@ -21,6 +21,8 @@ package final class Dequeuer: Service {
     private let isIdle: (@Sendable () async throws -> Bool)?
     private let policy: Mutex<DequeuePolicy>
     private let isStopping = Mutex(false)
+    /// When jobs were claimed last, or none were found.
+    private let dequeuedAt = Mutex(ContinuousClock.now)
     private let metrics = PipelineMetrics()
     private let logger: Logger
 
@@ -109,7 +111,12 @@ package final class Dequeuer: Service {
         if jobs.count > 0 { ServiceScope.current?.stir() }
         guard ServiceScope.current?.restingPulse != nil else { return await dequeue.signal.wait(upTo: duration) }
         let due = try? await queue.timeUntilDue()
-        await ServiceScope.pause(duration, atMost: due.map { max($0, duration) }, wokenBy: dequeue.signal)
+        await ServiceScope.pause(
+            duration,
+            after: dequeuedAt.withLock(\.self),
+            atMost: due.map { max($0, duration) },
+            wokenBy: dequeue.signal
+        )
     }
 
     /// Does a step that needs the lease; `false`: nothing is left to do, and the worker is to end then.
@@ -126,6 +133,7 @@ package final class Dequeuer: Service {
                 policy.withLock { $0.ranQuarantined(result, began: began, at: .now) }
             case .dequeue(let limits, let total):
                 let began = ContinuousClock.now
+                dequeuedAt.withLock { $0 = began }
                 let found = try await queue.claim(limits, upTo: total, for: epoch)
                 start(found, epoch, &reads)
                 let counts = Dictionary(grouping: found, by: \.lane).mapValues(\.count)

@@ -74,7 +74,7 @@ struct StorePart: Sendable {
 
     /// Asks all apps of a store at once for one thing, which at most one of them has.
     ///
-    /// What one of them knows is the answer, whatever became of the others; that none knows it all of them have to say.
+    /// The first app that knows it answers, whatever became of the others. It is unknown only if every app says so.
     static func first<Client: Sendable>(
         ofEach clients: [Client],
         nothing: StorePart,

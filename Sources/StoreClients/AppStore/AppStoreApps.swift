@@ -35,7 +35,7 @@ package struct AppStoreApps: Sendable {
             requests += reading.requests
             reading.requests = requests
             if reading.isFound { return reading }
-            // What one of them could not be asked for may be its own.
+            // An app that failed may be the one that sold it: without its answer the id is not unknown.
             if reading.failure == nil || reading.isDenied {
                 unknown = unknown ?? reading
             } else {

@@ -57,7 +57,7 @@ package struct GooglePlayApps: Sendable {
             switch (page, answer.page) {
             case (.subscription, _), (.product, _):
                 return .init(page: page, package: client.packageName, requests: answer.requests)
-            // What one of them could not be asked for may be its own.
+            // An app that failed may be the one that sold it: without its answer the id is not unknown.
             case (_, .failed): break
             case (.failed, _), (.gone, _): answer.page = page
             case (.unknown, _): break

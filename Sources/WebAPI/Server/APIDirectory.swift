@@ -34,19 +34,24 @@ package final class APIDirectory: Sendable {
     /// Serves one app, which has no name.
     func serve(_ entry: Entry) { state.withLock { $0.only = entry } }
 
-    /// Serves a named app from now on.
+    /// Serves an app from now on, if it is known.
     func open(_ name: String, _ entry: Entry) {
-        let isStopping = state.withLock { state in
+        let isServed = state.withLock { state in
+            guard state.apps[name] != nil else { return false }
             state.apps[name] = .open(entry)
-            return state.isStopping
+            return !state.isStopping
         }
-        if isStopping { entry.services.stopWaiting() }
+        if !isServed { entry.services.stopWaiting() }
     }
 
-    /// Answers that an app can't be served now, until it is opened again; requests that wait are answered.
+    /// Answers that an app, if it is known, can't be served now, until it is opened again; requests that wait are answered.
     package func close(_ name: String) {
-        let last = state.withLock { $0.apps.updateValue(.down, forKey: name) }
-        if case .open(let entry) = last { entry.services.stopWaiting() }
+        let last = state.withLock { state -> Place? in
+            guard let last = state.apps[name] else { return nil }
+            state.apps[name] = .down
+            return last
+        }
+        if case .open(let entry)? = last { entry.services.stopWaiting() }
     }
 
     /// Says which apps there are, and which of them is meant without a name; the others are unknown from now on.

@@ -42,6 +42,61 @@ struct AppsTests {
         }
     }
 
+    @Test func `A process for one app of several is ready, and knows no other`() async throws {
+        try await AppsSite.with(["games", "golf"]) { site in
+            let endpoint = try await site.open(settings: ["ENTITLEMENT_SYNC_APP": "golf"])
+            try await site.untilReady(endpoint) { $0.status == 200 }
+            let ann = try await site.caller("ann", of: "golf", at: endpoint)
+            for path in ["/v1/entitlement", "/v1/apps/golf/entitlement"] {
+                #expect(try await ann.ask(.get, path).status == 200)
+            }
+            #expect(try await ann.ask(.get, "/v1/apps/games/entitlement").status == 404)
+            try await endpoint.close()
+        }
+    }
+
+    @Test func `Two apps that take each other's databases are both served, and so is one that is put back`()
+        async throws
+    {
+        try await AppsSite.with(["games", "golf"]) { site in
+            let endpoint = try await site.open()
+            try await site.untilAllReady(endpoint)
+            let (games, golf) = (try site.record("games").database.tcpURL, try site.record("golf").database.tcpURL)
+            try site.write("games", changing: ["DATABASE_URL": golf, "MODE": "promote_only"])
+            try site.write("golf", changing: ["DATABASE_URL": games, "MODE": "promote_only"])
+            try await endpoint.program.find("the swap") { () -> Bool? in
+                for name in ["games", "golf"] {
+                    let modes = try await site.record(name).texts("SELECT mode FROM entitlement_sync.worker")
+                    guard modes == ["promote_only"] else { return nil }
+                }
+                return true
+            }
+            try await site.untilAllReady(endpoint)
+            try site.remove("golf")
+            endpoint.program.signal(SIGHUP)
+            try site.write("golf", changing: ["DATABASE_URL": games])
+            try await site.untilAllReady(endpoint)
+            let ann = try await site.caller("ann", of: "golf", at: endpoint)
+            try await endpoint.program.find("the app that was put back") {
+                try await ann.ask(.get, "/v1/apps/golf/entitlement").status == 200 ? true : nil
+            }
+            try site.write("golf", changing: ["DATABASE_URL": games, "CONSOLE_DATABASE_URL": golf])
+            try await site.untilReady(endpoint) { $0.text.contains("app golf: its file is not right") }
+            try await endpoint.close()
+        }
+    }
+
+    @Test func `A worker that ends once it is idle says so where an app can't be worked for`() async throws {
+        try await AppsSite.with(["games", "golf"]) { site in
+            try site.write("golf", changing: ["MODE": "sometimes"])
+            try await site.record("games").execute("SELECT entitlement_sync.request_reconcile('ann')")
+            let ending = try await site.run("worker", "--until-idle")
+            #expect(ending.code == 78, "\(ending)")
+            let states = try await site.record("games").texts("SELECT state FROM entitlement_sync.job_status")
+            #expect(states == ["done"])
+        }
+    }
+
     @Test func `Without an app called default there is none where no app is named`() async throws {
         try await AppsSite.with(["games", "golf"]) { site in
             let endpoint = try await site.open("serve")
@@ -85,7 +140,7 @@ struct AppsTests {
                 try await ann.ask(.get, "/v1/apps/golf/entitlement").status == 404 ? true : nil
             }
             try site.put("", in: "Bad_Name.env")
-            try await endpoint.program.find("the folder of apps can't be read; all apps go on as they are")
+            try await endpoint.program.find("it is not known which apps there are; all go on as they are")
             #expect(try await other.ask(.get, "/v1/apps/games/entitlement").status == 200)
             try await endpoint.close()
         }
