@@ -291,8 +291,8 @@ let package = Package(
         tests(
             "ProcessTests",
             [
-                "Diagnostics", "Entitlements", "Postgres", "StoreSimulator", "SupportDesk", "Telemetry", "TestSupport",
-                "Transport", x509,
+                "DevTools", "Diagnostics", "Entitlements", "Postgres", "StoreSimulator", "SupportDesk", "Telemetry",
+                "TestSupport", "Transport", x509,
                 httpTypes, logging, crypto,
             ],
             exclude: ["Fixtures"]

@@ -44,7 +44,11 @@ PY
     esac
 }
 
-name=$(at "$from" 'SELECT current_database()')
+name=$(at "$from" 'SELECT current_database()') ||
+    die "FROM can't be reached; if a move was made before, its data are at the new place, and only SWITCH is left to run"
+for server in "$from" "$(in_database "$to" postgres)"; do
+    [ "$(at "$server" "SELECT rolsuper FROM pg_roles WHERE rolname = current_user")" = t ] || die "FROM and TO have to be superusers'"
+done
 owner=$(at "$from" 'SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()')
 from_server=$(in_database "$from" postgres)
 to_server=$(in_database "$to" postgres)
@@ -77,6 +81,8 @@ case $name$new in *[!A-Za-z0-9_.-]*) die "the databases' names have other charac
     { [ "$new" != "$name" ] && [ "$new" != "$old_name" ]; } || die "FROM and TO are one database"
 # Roles belong to the server. Ours are made here; those of the host and its people are yours to make, with their passwords.
 # A user who may log in and is a member of one of them has to be there as well, or is locked out.
+lacking=""
+made=""
 for role in $(at "$from" "
     WITH RECURSIVE used AS (
         SELECT d.refobjid AS oid FROM pg_shdepend AS d
@@ -86,12 +92,16 @@ for role in $(at "$from" "
     SELECT r.rolname FROM used AS u JOIN pg_roles AS r ON r.oid = u.oid ORDER BY r.rolname"); do
     [ "$(at "$to_server" "SELECT count(*) FROM pg_roles WHERE rolname = '$role'")" = 0 ] || continue
     case $role in
-    entitlement_sync_*) at "$to_server" "CREATE ROLE \"$role\" NOLOGIN" ;;
-    *) die "the new server lacks the role $role, which owns or may use objects of $name; create it there first" ;;
+    entitlement_sync_*) made+="CREATE ROLE \"$role\" NOLOGIN;" ;;
+    *) lacking+="  CREATE ROLE \"$role\" LOGIN;"$'\n' ;;
     esac
 done
+[ -z "$lacking" ] || die "the new server lacks roles that own or may use objects of $name; run there first, with their passwords:
+$lacking"
+[ -z "$made" ] || at "$to_server" "$made"
 lacking=$(comm -23 <(memberships "$from") <(memberships "$to_server"))
-[ -z "$lacking" ] || die "the new server lacks memberships: $lacking; run these statements there first"
+[ -z "$lacking" ] || die "the new server lacks memberships; run there first:
+$lacking"
 
 # ---- The move -------------------------------------------------------------------------------------------------------
 
@@ -99,6 +109,7 @@ work=$(mktemp -d)
 closed=no
 created=no
 restored=no
+switched=yes
 
 # Gives a database another name, and ends all sessions in it; none begins meanwhile.
 rename() {
@@ -107,7 +118,7 @@ rename() {
         at "$from_server" "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '$1'" >"$work/ended"
         if at "$from_server" "ALTER DATABASE \"$1\" RENAME TO \"$2\"" 2>"$work/rename"; then
             at "$from_server" "ALTER DATABASE \"$2\" WITH ALLOW_CONNECTIONS true"
-            return
+            return 0
         fi
         sleep 0.1
     done
@@ -133,6 +144,9 @@ finish() {
     exit "$status"
 }
 trap finish EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 started=$(date +%s)
 say "closing $name"
@@ -150,9 +164,11 @@ analysis=$!
 restored=yes
 if [ $# -gt 0 ]; then
     say "switching"
-    "$@" || die "the data are at the new place, but SWITCH failed: tell the processes yourself"
+    "$@" || switched=no
 fi
 wait "$analysis"
 # The old data stay, and no process finds them under the name that it knows.
 at "$from_server" "ALTER DATABASE \"$old_name\" WITH ALLOW_CONNECTIONS false"
+[ "$switched" = yes ] || die "the data are at the new place, but SWITCH failed: run it again by itself. To go back instead, drop $new there and run
+  ALTER DATABASE \"$old_name\" WITH ALLOW_CONNECTIONS true; ALTER DATABASE \"$old_name\" RENAME TO \"$name\"; at the old server"
 say "moved in $(($(date +%s) - started)) s; the old data are $old_name at the old server: drop them once all is well"

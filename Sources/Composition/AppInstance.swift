@@ -31,7 +31,7 @@ struct AppInstance {
     private let runGauges: RunGauges?
 
     /// How far apart the steps of an app are where nothing happens, when there are others beside it.
-    private static let pulse = Duration.seconds(60)
+    private static let pulse = Duration.seconds(90)
 
     /// Connects, puts an app together, and hands it over; closes its connections after that.
     ///
@@ -105,8 +105,8 @@ struct AppInstance {
                         wasReady: work == nil
                     ) {
                         guard work?.worker.isLeased != false else { return false }
-                        // At rest it hears the database.
-                        if scope.restingPulse != nil { return true }
+                        // Where nothing happens, the connection that listens says enough.
+                        if scope.wantedPulse != nil { return true }
                         return (try? await pool.query("SELECT 1")) != nil
                     },
                     pool: pool,

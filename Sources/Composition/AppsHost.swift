@@ -66,7 +66,9 @@ struct AppsHost: Service {
                 if process.untilIdle, runners.values.allSatisfy(\.hasEnded) { break }
                 await changed.wait(upTo: process.untilIdle ? .milliseconds(200) : Self.pause)
                 switch await read() {
-                case .success(let folder): (current, complaint) = (folder, nil)
+                case .success(let folder):
+                    if complaint != nil { runtime.logger.notice("it is known again which apps there are") }
+                    (current, complaint) = (folder, nil)
                 case .failure(let faults):
                     // It can't be said which apps there are: those that are known go on.
                     current = nil

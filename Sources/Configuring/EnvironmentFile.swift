@@ -10,7 +10,7 @@ package enum EnvironmentFile {
             throw ConfigurationFaults(
                 faults: [
                     .init(
-                        variable: "the app's file",
+                        variable: path,
                         problem: error.problem,
                         fix: "Make it a text file that the service's user may read"
                     )
@@ -27,7 +27,7 @@ package enum EnvironmentFile {
             guard sides.count == 2, !name.isEmpty, name.utf8.allSatisfy(VariableReader.isIdentifier) else {
                 faults.append(
                     .init(
-                        variable: "line \(index + 1)",
+                        variable: "\(path), line \(index + 1)",
                         problem: "is no variable",
                         fix: "Write NAME=value, or # before a comment"
                     )

@@ -1,3 +1,4 @@
+import DevTools
 import Foundation
 import Logging
 import Postgres
@@ -59,6 +60,48 @@ struct ReportSourceTests {
                 try await standby.stop(immediately: true)
                 let gone = try await far.run("explain", "payer")
                 #expect(gone.code == 69 && !gone.err.contains("read from"), "\(gone)")
+            }
+        }
+    }
+
+    @Test(.enabled(if: FaultRuns.isFull, "it reads a million decisions"))
+    func `A replay of a million decisions on the standby keeps the primary's restores and queue as they are`()
+        async throws
+    {
+        try await Self.with { primary, standby in
+            let names = (1...100).map { "user-\($0)" }
+            try await EndpointSite.with(on: primary, scenario: AccessScene.scenario, users: names) { endpoints in
+                let site = endpoints.site
+                let loading = PostgresPool(
+                    configuration: PostgresConfiguration(
+                        connectionString: try site.database.url,
+                        statementTimeout: nil,
+                        maxConnections: 1
+                    ),
+                    logger: .silent
+                )
+                try await SampleHistory.load(1_000_000, into: loading)
+                await loading.close()
+                try await Self.untilReplayed(site)
+                var far = site
+                far.settings["REPORT_DATABASE_URL"] = standby.url(database: try site.database.name, overTCP: true)
+                let endpoint = try await endpoints.open()
+                var callers: [Caller] = []
+                for name in names { callers.append(try await endpoints.caller(name, at: endpoint)) }
+                _ = try await RestorePace.measure(callers, 20, for: 5)
+                let alone = try await RestorePace.measure(callers, 20, for: 40)
+                let replay = try await far.start("replay", "--all")
+                let beside = try await RestorePace.measure(callers, 20, for: 40)
+                let goesOn = replay.isRunning
+                let queue = try await site.number("SELECT pg_total_relation_size('entitlement_sync.queue')") >> 20
+                report(
+                    "restore p99 alone \(alone), beside a replay \(beside) (it went on: \(goesOn)); the queue has \(queue) MiB"
+                )
+                #expect(queue < 50)
+                let ending = try await replay.ending(within: .seconds(900))
+                #expect(ending.code == 0, "\(ending)")
+                report("the replay took \(ending.took)")
+                try await endpoint.close()
             }
         }
     }

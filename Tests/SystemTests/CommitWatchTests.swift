@@ -33,6 +33,12 @@ struct CommitWatchTests {
                         try await primary.administer("ALTER SYSTEM SET \(setting)")
                     }
                     try await primary.administer("SELECT pg_reload_conf()")
+                    // Each session takes the new settings on by itself, once it gets to it.
+                    try await eventually("the setting has no effect") {
+                        try await world.number(
+                            "SELECT (current_setting('synchronous_standby_names') = 'standby')::int"
+                        ) == 1
+                    }
                 }
                 try await eventually("the standby does not follow") {
                     try await world.number("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1

@@ -165,9 +165,14 @@ extension [RevenueCatTransfers] {
     /// Moves what a customer has in each project, until one does not say that it is done.
     fileprivate func move(from source: String, to target: String) async -> RevenueCatTransfers.Called {
         for (place, project) in enumerated() {
-            let said = await project.move(from: source, to: target)
+            var said = await project.move(from: source, to: target)
+            // What an earlier project has moved stays moved, and a refusal moves nothing: it is worth a few more calls.
+            for _ in 0..<5 where place > 0 && said.isRefused {
+                guard (try? await Task.sleep(for: .seconds(2))) != nil else { break }
+                said = await project.move(from: source, to: target)
+            }
             guard said != .done else { continue }
-            // What an earlier project has moved stays moved: only a reading tells where everything is.
+            // Only a reading shows where everything is now.
             return place == 0 ? said : .unknown(ReadFailure(.unavailable))
         }
         return .done
@@ -175,6 +180,8 @@ extension [RevenueCatTransfers] {
 }
 
 extension RevenueCatTransfers.Called {
+    fileprivate var isRefused: Bool { if case .refused = self { true } else { false } }
+
     /// RevenueCat said that nothing was moved, or was not asked.
     fileprivate var hasDoneNothing: Bool {
         switch self {

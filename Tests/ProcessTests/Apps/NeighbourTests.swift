@@ -22,15 +22,17 @@ struct NeighbourTests {
             try site.write("golf", changing: ["REVENUECAT_REQUESTS_PER_MINUTE": "30000"])
             let endpoint = try await site.open()
             try await site.untilAllReady(endpoint)
-            let callers = try await names.asyncMap { try await site.caller($0, of: "games", at: endpoint) }
-            _ = try await Self.restores(callers, for: 2)
-            let alone = try await Self.restores(callers, for: Self.seconds)
+            var callers: [Caller] = []
+            for name in names { callers.append(try await site.caller(name, of: "games", at: endpoint)) }
+            let path = "/v1/apps/games/restores"
+            _ = try await RestorePace.measure(callers, at: path, Self.rate, for: 2)
+            let alone = try await RestorePace.measure(callers, at: path, Self.rate, for: Self.seconds)
             try await golf.execute("SELECT entitlement_sync.ask_run('all', false, NULL, NULL, 'test')")
             try await eventually("the run does not begin") {
                 try await golf.number("SELECT count(*) FROM entitlement_sync.decision") > 50
             }
             let began = try await golf.number("SELECT count(*) FROM entitlement_sync.decision")
-            let beside = try await Self.restores(callers, for: Self.seconds)
+            let beside = try await RestorePace.measure(callers, at: path, Self.rate, for: Self.seconds)
             let read = try await golf.number("SELECT count(*) FROM entitlement_sync.decision") - began
             try await golf.execute(
                 "UPDATE entitlement_sync.run SET state = 'canceled', ended_at = now() WHERE ended_at IS NULL"
@@ -40,7 +42,7 @@ struct NeighbourTests {
             try await poker.server.administer(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '\(poker.name)'"
             )
-            let away = try await Self.restores(callers, for: Self.seconds)
+            let away = try await RestorePace.measure(callers, at: path, Self.rate, for: Self.seconds)
             try await site.untilReady(endpoint) {
                 $0.status == 200 && $0.text.contains("app poker: ") && !$0.text.contains("app games")
             }
@@ -49,39 +51,5 @@ struct NeighbourTests {
             try await site.untilAllReady(endpoint)
             try await endpoint.close()
         }
-    }
-
-    /// Restores at an even pace, each of which has to end.
-    ///
-    /// - Returns: the time that ninety-nine in a hundred take at most.
-    private static func restores(_ callers: [Caller], for seconds: Int) async throws -> Duration {
-        let count = Int(Double(seconds) * rate)
-        let times = try await withThrowingTaskGroup(of: Duration.self) { group in
-            let began = ContinuousClock.now
-            for number in 0..<count {
-                group.addTask {
-                    try await Task.sleep(until: began + .seconds(Double(number) / rate), clock: .continuous)
-                    let caller = callers[number % callers.count]
-                    let tapped = ContinuousClock.now
-                    let accepted = try await caller.ask(.post, "/v1/apps/games/restores", body: "{}")
-                    let path = try #require(accepted["Location"], "\(accepted)")
-                    let seen: SeenRestore = try await caller.ask(.get, path + "?wait=25").decode()
-                    #expect(seen.hasEnded)
-                    return .now - tapped
-                }
-            }
-            var times: [Duration] = []
-            for try await time in group { times.append(time) }
-            return times.sorted()
-        }
-        return times[min(times.count - 1, times.count * 99 / 100)]
-    }
-}
-
-extension Sequence {
-    fileprivate func asyncMap<Mapped>(_ transform: (Element) async throws -> Mapped) async throws -> [Mapped] {
-        var mapped: [Mapped] = []
-        for element in self { mapped.append(try await transform(element)) }
-        return mapped
     }
 }
