@@ -126,9 +126,18 @@ rename() {
     return 1
 }
 
+# Runs what takes long: a signal ends the wait for it at once.
+child=""
+following() {
+    "$@" &
+    child=$!
+    wait "$child"
+}
+
 finish() {
     status=$?
     trap - EXIT
+    [ -z "$child" ] || kill "$child" 2>"$work/kill" || true
     if [ "$status" != 0 ] && [ "$closed" = yes ] && [ "$restored" = no ]; then
         [ "$created" = no ] || at "$to_server" "DROP DATABASE \"$new\" WITH (FORCE)" || true
         present=$(at "$from_server" "SELECT datname FROM pg_database WHERE datname IN ('$name', '$old_name')" || true)
@@ -154,10 +163,10 @@ closed=yes
 rename "$name" "$old_name" || die "sessions stay in $name"
 
 say "copying"
-pg_dump --format=directory --jobs="${JOBS:-2}" --compress=0 --file="$work/dump" --dbname="$(in_database "$from" "$old_name")"
+following pg_dump --format=directory --jobs="${JOBS:-2}" --compress=0 --file="$work/dump" --dbname="$(in_database "$from" "$old_name")"
 at "$to_server" "CREATE DATABASE \"$new\" OWNER \"$owner\" TEMPLATE template0 $locale"
 created=yes
-pg_restore --exit-on-error --jobs="${JOBS:-2}" --dbname="$to" "$work/dump"
+following pg_restore --exit-on-error --jobs="${JOBS:-2}" --dbname="$to" "$work/dump"
 at "$to" 'ANALYZE' &
 analysis=$!
 

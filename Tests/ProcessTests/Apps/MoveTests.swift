@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import HTTPTypes
 import Postgres
 import Synchronization
@@ -55,6 +56,39 @@ struct MoveTests {
             await #expect(throws: PostgresError.self) { _ = try await old.number("SELECT 1") }
             try await site.untilAllReady(endpoint)
             try await endpoint.close()
+        }
+        try await target.stop(immediately: true)
+    }
+
+    /// What becomes of a move whose copy fails, or is stopped.
+    @Test(arguments: [("pg_restore", "exit 1"), ("pg_dump", "exec sleep 60")])
+    func `A move that does not come to its end opens the old place again, and leaves nothing at the new one`(
+        _ program: String,
+        _ act: String
+    ) async throws {
+        let folder = try Files.makeTemporaryDirectory()
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        try Data("#!/bin/sh\n\(act)\n".utf8).write(to: URL(fileURLWithPath: "\(folder)/\(program)"))
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: "\(folder)/\(program)")
+        let target = try await PrivatePostgres.start()
+        try await Site.with { site in
+            var environment = Site.environment([:])
+            environment["PATH"] = folder + ":" + (environment["PATH"] ?? "")
+            let new = target.url(database: "games", overTCP: true)
+            let move = try await Program(
+                [Paths.package + "/deploy/move.sh", try site.database.tcpURL, new, "touch", "\(folder)/switched"],
+                environment: environment
+            )
+            if program == "pg_dump" {
+                try await move.find("move: copying")
+                move.signal(SIGTERM)
+            }
+            let ending = try await move.ending()
+            #expect(ending.code == (program == "pg_dump" ? 143 : 1), "\(ending)")
+            #expect(ending.err.contains("failed; the old place is open again"), "\(ending)")
+            #expect(try await site.number("SELECT 1") == 1)
+            #expect(!FileManager.default.fileExists(atPath: "\(folder)/switched"))
+            try await target.administer("CREATE DATABASE games")
         }
         try await target.stop(immediately: true)
     }
