@@ -48,12 +48,15 @@ struct AppInstance {
         let roles = process.roles
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
-        let scope = ServiceScope(pulse: isAmongOthers && !process.untilIdle ? pulse : nil)
         let pool = PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
         // A pool of its own, so that requests don't wait for the worker's connections; and what a session has planned is used again.
         let apiPool =
             roles == [.serve]
             ? pool : PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+        // At rest nothing waits for more than what a moment's work needs.
+        let scope = ServiceScope(pulse: isAmongOthers && !process.untilIdle ? pulse : nil) { rests in
+            for pool in [pool, apiPool] { pool.limit(to: rests ? 2 : 8) }
+        }
         var pools = [pool] + (roles.contains(.serve) && roles.count > 1 ? [apiPool] : [])
         try await cleaningUp({ for pool in pools { await pool.close() } }) {
             let sender = stores == nil ? nil : try sender(runtime.config, transport)

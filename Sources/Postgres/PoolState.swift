@@ -25,7 +25,8 @@ struct PoolState {
         case closed
     }
 
-    private let maxConnections: Int
+    /// At least 1; those that are open stay where it becomes less.
+    var maxConnections: Int { didSet { maxConnections = max(1, maxConnections) } }
     private let maxWaiters: Int
     private let backoff: Backoff
     /// The most recently used last.

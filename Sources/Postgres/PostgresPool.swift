@@ -163,6 +163,12 @@ package final class PostgresPool: Sendable {
         for connection in shared.withLock({ Array($0.connections.values) }) { await connection.close() }
     }
 
+    /// Opens at most so many connections from now on; tasks wait for those that are open.
+    package func limit(to connections: Int) {
+        shared.withLock { $0.state.maxConnections = min(connections, configuration.maxConnections) }
+        serve()
+    }
+
     /// Closes the connections that nothing has used since.
     package func closeIdle(since moment: ContinuousClock.Instant) async {
         let old = shared.withLock { shared in

@@ -28,13 +28,19 @@ package final class ServiceScope: Sendable {
     private let settling: Duration
     /// Others have their pulses at other instants.
     private let origin: Instant
+    private let onRest: @Sendable (Bool) -> Void
 
     /// Makes a scope whose services rest where nothing happens for `settling`.
     ///
     /// At rest they make their steps `pulse` apart, all together and one after the other, so that an app costs a connection for a
-    /// moment only; `nil`: they never rest.
-    package init(pulse: Duration? = nil, settling: Duration = .seconds(10)) {
+    /// moment only; `nil`: they never rest. `onRest` is called when a rest begins, and when it ends.
+    package init(
+        pulse: Duration? = nil,
+        settling: Duration = .seconds(10),
+        onRest: @escaping @Sendable (Bool) -> Void = { _ in }
+    ) {
         self.pulse = pulse
+        self.onRest = onRest
         self.settling = settling
         // A start is no reason to stay awake: whatever there is to do is found by the first steps.
         state = Mutex(State(busySince: .now, stirredAt: .now - settling * 2))
@@ -65,7 +71,14 @@ package final class ServiceScope: Sendable {
     }
 
     /// Says that the database notifies from now on: a service rests once it has made one more step.
-    package func beginRest() { state.withLock { if $0.isListening { $0.restsSince = $0.restsSince ?? .now } } }
+    package func beginRest() {
+        let begins = state.withLock { state in
+            guard state.isListening, state.restsSince == nil else { return false }
+            state.restsSince = .now
+            return true
+        }
+        if begins { onRest(true) }
+    }
 
     /// Says that there is something to do: no service rests now, nor for a while.
     package func stir() { wake { $0.stirredAt = .now } }
@@ -78,12 +91,12 @@ package final class ServiceScope: Sendable {
 
     private func wake(_ change: (inout State) -> Void) {
         guard pulse != nil else { return }
-        let waiting = state.withLock { state in
+        let (ends, waiting) = state.withLock { state in
             change(&state)
-            state.restsSince = nil
-            defer { state.waiting = [:] }
-            return Array(state.waiting.values)
+            defer { (state.waiting, state.restsSince) = ([:], nil) }
+            return (state.restsSince != nil, Array(state.waiting.values))
         }
+        if ends { onRest(false) }
         for continuation in waiting { continuation.resume() }
         if !waiting.isEmpty { freed.raise() }
     }

@@ -34,9 +34,7 @@ struct NeighbourTests {
             let began = try await golf.number("SELECT count(*) FROM entitlement_sync.decision")
             let beside = try await RestorePace.measure(callers, at: path, Self.rate, for: Self.seconds)
             let read = try await golf.number("SELECT count(*) FROM entitlement_sync.decision") - began
-            try await golf.execute(
-                "UPDATE entitlement_sync.run SET state = 'canceled', ended_at = now() WHERE ended_at IS NULL"
-            )
+            _ = try await site.run("runs", "cancel", "1", "--app", "golf")
             let poker = try site.record("poker").database
             try await poker.server.administer("ALTER DATABASE \(poker.name) WITH ALLOW_CONNECTIONS false")
             try await poker.server.administer(
