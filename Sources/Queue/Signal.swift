@@ -53,7 +53,9 @@ package final class Signal: Sendable {
     }
 
     /// Waits for a signal or for the task's cancellation.
-    package func wait() async {
+    ///
+    /// `isOver` is asked once more where the wait begins: what is changed before a ``raise()`` is seen there, or ends the wait.
+    package func wait(unless isOver: () -> Bool = { false }) async {
         let id = state.withLock { state in
             state.nextID += 1
             return state.nextID
@@ -65,7 +67,7 @@ package final class Signal: Sendable {
                         state.isRaised = false
                         return true
                     }
-                    if Task.isCancelled { return true }
+                    if Task.isCancelled || isOver() { return true }
                     state.waiting[id] = continuation
                     return false
                 }

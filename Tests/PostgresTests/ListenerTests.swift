@@ -17,6 +17,8 @@ import Testing
                 await onNotification(notification)
             } onConnected: {
                 events.record("connected")
+            } onInterrupted: {
+                events.record("interrupted")
             }
         }
         do {
@@ -52,6 +54,7 @@ import Testing
                     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
                 )
             }
+            try await eventually { events.values.count(where: { $0 == "interrupted" }) == 3 }
         }
     }
 

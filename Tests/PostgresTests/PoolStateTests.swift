@@ -32,6 +32,20 @@ struct PoolStateTests {
         #expect(state.acquire(4, at: start) == .full)
     }
 
+    @Test
+    func `below a lower limit no connection is opened, those that are open go on, and a higher one is used at once`() {
+        var state = busy(connections: 3)
+        state.maxConnections = 2
+        #expect(state.acquire(1, at: start) == .queued)
+        #expect(state.release(1, at: start) == true)
+        #expect(state.serve(at: start).map(\.waiter) == [1], "one that is open is handed on")
+        #expect(state.acquire(2, at: start) == .queued)
+        state.maxConnections = 4
+        #expect(state.serve(at: start).map(\.grant) == [.connect(4)])
+        state.maxConnections = 0
+        #expect(state.maxConnections == 1)
+    }
+
     @Test func `waiters are served in their order`() {
         var state = busy(connections: 1)
         for waiter in 1...3 { #expect(state.acquire(waiter, at: start) == .queued) }

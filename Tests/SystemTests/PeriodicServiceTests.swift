@@ -66,7 +66,10 @@ struct PeriodicServiceTests {
     {
         let steps = Steps()
         // The pulse never comes.
-        let scope = ServiceScope(pulse: .seconds(36_000), settling: .zero)
+        let rests = Mutex<[Bool]>([])
+        let scope = ServiceScope(pulse: .seconds(36_000), settling: .zero) { isResting in
+            rests.withLock { $0.append(isResting) }
+        }
         let service = PeriodicService("test", every: .milliseconds(10), logger: .quiet) {
             _ = steps.note()
             return .idle
@@ -89,6 +92,7 @@ struct PeriodicServiceTests {
                 await steps.reach(steps.count + 5)
                 scope.beginRest()
                 #expect(scope.restingPulse == nil, "what is not heard of has to be read")
+                #expect(rests.withLock(\.self) == [true, false, true, false])
             }
         }
     }

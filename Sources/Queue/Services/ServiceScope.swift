@@ -18,12 +18,11 @@ package final class ServiceScope: Sendable {
         var restsSince: Instant?
         /// Whether notifications are heard.
         var isListening = false
-        var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
-        var lastWaiting = 0
     }
 
     private let state: Mutex<State>
     private let freed = Signal()
+    private let awake = Signal()
     private let pulse: Duration?
     private let settling: Duration
     /// Others have their pulses at other instants.
@@ -33,7 +32,7 @@ package final class ServiceScope: Sendable {
     /// Makes a scope whose services rest where nothing happens for `settling`.
     ///
     /// At rest they make their steps `pulse` apart, all together and one after the other, so that an app costs a connection for a
-    /// moment only; `nil`: they never rest. `onRest` is called when a rest begins, and when it ends.
+    /// moment only; `nil`: they never rest. `onRest` is called when a rest begins and when it ends, in that order; it must not call back.
     package init(
         pulse: Duration? = nil,
         settling: Duration = .seconds(10),
@@ -72,12 +71,12 @@ package final class ServiceScope: Sendable {
 
     /// Says that the database notifies from now on: a service rests once it has made one more step.
     package func beginRest() {
-        let begins = state.withLock { state in
-            guard state.isListening, state.restsSince == nil else { return false }
+        state.withLock { state in
+            guard state.isListening, state.restsSince == nil else { return }
             state.restsSince = .now
-            return true
+            // Under the lock: what ends the rest follows what begins it.
+            onRest(true)
         }
-        if begins { onRest(true) }
     }
 
     /// Says that there is something to do: no service rests now, nor for a while.
@@ -91,14 +90,16 @@ package final class ServiceScope: Sendable {
 
     private func wake(_ change: (inout State) -> Void) {
         guard pulse != nil else { return }
-        let (ends, waiting) = state.withLock { state in
+        let wereResting = state.withLock { state in
             change(&state)
-            defer { (state.waiting, state.restsSince) = ([:], nil) }
-            return (state.restsSince != nil, Array(state.waiting.values))
+            guard state.restsSince != nil else { return false }
+            state.restsSince = nil
+            onRest(false)
+            return true
         }
-        if ends { onRest(false) }
-        for continuation in waiting { continuation.resume() }
-        if !waiting.isEmpty { freed.raise() }
+        guard wereResting else { return }
+        awake.raise()
+        freed.raise()
     }
 
     /// Waits; at rest until the next pulse, until something happens, or for a signal, but no longer than `most`.
@@ -128,31 +129,11 @@ package final class ServiceScope: Sendable {
         let coming = origin + pulse * (passed.rounded(.down) + 1)
         let next = most.map { min(coming, .now + $0) } ?? coming
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.untilAwake() }
+            group.addTask { await self.awake.wait(unless: { self.restingPulse == nil }) }
             if let signal { group.addTask { await signal.wait() } }
             group.addTask { try? await Task.sleep(until: next, clock: .continuous) }
             await group.next()
             group.cancelAll()
-        }
-    }
-
-    /// Waits until there is no rest any more, or for the task's cancellation.
-    private func untilAwake() async {
-        let id = state.withLock { state in
-            state.lastWaiting += 1
-            return state.lastWaiting
-        }
-        await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                let isAwake = state.withLock { state in
-                    if state.restsSince == nil || Task.isCancelled { return true }
-                    state.waiting[id] = continuation
-                    return false
-                }
-                if isAwake { continuation.resume() }
-            }
-        } onCancel: {
-            state.withLock { $0.waiting.removeValue(forKey: id) }?.resume()
         }
     }
 

@@ -93,6 +93,8 @@ package final class Dequeuer: Service {
             let (step, lacksRoom) = policy.withLock { ($0.next(load, at: .now), $0.lacksRoom) }
             // Before the dequeue: a batch that ends meanwhile has to raise the signal.
             jobs.lacksRoom = lacksRoom
+            // At rest a dead worker's jobs would wait longer to be freed.
+            if load.inFlight > 0 { ServiceScope.current?.stir() }
             switch step {
             case .stop: return
             case .wait(let duration, .signal): await waitForJobs(duration)
@@ -108,7 +110,6 @@ package final class Dequeuer: Service {
 
     /// Waits for jobs to come; at rest until the next one is due.
     private func waitForJobs(_ duration: Duration) async {
-        if jobs.count > 0 { ServiceScope.current?.stir() }
         guard ServiceScope.current?.restingPulse != nil else { return await dequeue.signal.wait(upTo: duration) }
         let due = try? await queue.timeUntilDue()
         await ServiceScope.pause(
