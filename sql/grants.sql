@@ -69,7 +69,7 @@ SELECT apply_privileges(ARRAY(
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at control decision desk_clock desk_lane desk_question inbox.attempt
          inbox.due inbox.event_id inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at
-         inbox.received_at inbox.source inbox.state inbox.user_keys inbox_log invariant_check job_decision leader operator
+         inbox.received_at inbox.source inbox.state inbox.user_keys inbox_log installation invariant_check job_decision leader operator
          operator_permission product purchase.account_key purchase.end_announced purchase.entitlements purchase.environment
          purchase.first_seen_at purchase.former_owner_key purchase.gives_access purchase.id purchase.kind purchase.merged_into
          purchase.observed_at purchase.owner_key purchase.owner_rule purchase.owner_since purchase.ownership
@@ -104,7 +104,7 @@ SELECT apply_privileges(ARRAY(
          dead_job desk_clock desk_lane desk_question desk_setting dry_run evidence_request grant inbox.attempt inbox.due
          inbox.event_id
          inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source
-         inbox.state inbox.user_keys inbox_log invariant_check job_decision job_history job_status leader list_reveal
+         inbox.state inbox.user_keys inbox_log installation invariant_check job_decision job_history job_status leader list_reveal
          observation operator operator_event operator_permission outbox owner_waiver owner_window past_decision
          past_observation product product_access purchase.account_key purchase.end_announced purchase.entitlements
          purchase.environment purchase.first_seen_at purchase.former_owner_key purchase.gives_access purchase.id purchase.kind

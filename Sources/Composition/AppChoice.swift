@@ -6,20 +6,20 @@ package struct AppChoice {
     let app: AppsFolder.App?
 
     /// The app that `--app` or its variable names.
-    static func named(in environment: [String: String]) -> String? {
+    static func givenName(in environment: [String: String]) -> String? {
         environment[Variable.app.rawValue].flatMap { $0.isEmpty ? nil : $0 }
     }
 
     /// The name of the app that a command is for; `nil` also where that is not known.
-    package static func name(in environment: [String: String]) -> String? {
-        named(in: environment) ?? (try? AppChoice(in: environment))?.app?.name
+    package static func resolvedName(in environment: [String: String]) -> String? {
+        givenName(in: environment) ?? (try? AppChoice(in: environment))?.app?.name
     }
 
     /// Takes the app that is named, else the only one, else `default`.
     ///
     /// - Throws: `ConfigurationFaults`; `CommandFailure` where it is not known which app is meant.
     init(in environment: [String: String]) throws {
-        let name = Self.named(in: environment)
+        let name = Self.givenName(in: environment)
         guard let path = AppsFolder.path(in: environment) else {
             guard name == nil else {
                 throw CommandFailure(

@@ -48,16 +48,17 @@ struct AppInstance {
         let roles = process.roles
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
-        let pool = PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+        let configuration = runtime.postgres(connections: 8)
+        let pool = PostgresPool(configuration: configuration, logger: runtime.logger)
         // A pool of its own, so that requests don't wait for the worker's connections; and what a session has planned is used again.
         let apiPool =
-            roles == [.serve]
-            ? pool : PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+            roles.contains(.serve) && roles.count > 1
+            ? PostgresPool(configuration: configuration, logger: runtime.logger) : pool
+        var pools = apiPool === pool ? [pool] : [pool, apiPool]
         // At rest nothing waits for more than what a moment's work needs.
         let scope = ServiceScope(pulse: isAmongOthers && !process.untilIdle ? pulse : nil) { rests in
-            for pool in [pool, apiPool] { pool.limit(to: rests ? 2 : 8) }
+            for pool in [pool, apiPool] { pool.limit(to: rests ? 2 : configuration.maxConnections) }
         }
-        var pools = [pool] + (roles.contains(.serve) && roles.count > 1 ? [apiPool] : [])
         try await cleaningUp({ for pool in pools { await pool.close() } }) {
             let sender = stores == nil ? nil : try sender(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
@@ -102,7 +103,7 @@ struct AppInstance {
                         scope: scope,
                         logger: runtime.logger
                     ),
-                    consoleResponder: runtime.app == nil ? nil : desk?.console.responder,
+                    consoleResponder: isAmongOthers ? desk?.console.responder : nil,
                     readiness: ReadinessProbe(
                         databaseWait: roles.contains(.serve) ? runtime.config.api.databaseWait : .zero,
                         wasReady: work == nil

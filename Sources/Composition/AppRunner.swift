@@ -94,7 +94,8 @@ final class AppRunner: Sendable {
                 continue
             }
             let isUp = Gauge(label: "entitlement_sync_app_up")
-            host.served[name] = .starting
+            // One that is down stays so in others' eyes until it is at work.
+            if host.served[name] == nil { host.served[name] = .starting }
             let began = ContinuousClock.now
             do {
                 try await run(app) { isUp.record(1) }
@@ -128,7 +129,7 @@ final class AppRunner: Sendable {
     }
 
     private func run(_ app: AppsFolder.App, onServed: () -> Void) async throws {
-        let runtime = Runtime(app, try app.config.get(), logger: host.runtime.logger)
+        let runtime = Runtime(app, try app.config(), logger: host.runtime.logger)
         warn(of: app.ignored, runtime.logger)
         await host.starts.take()
         let start = StartTurn(host.starts)
@@ -142,8 +143,8 @@ final class AppRunner: Sendable {
             configuration.maximumCancellationDuration = nil
             let group = ServiceGroup(configuration: configuration)
             state.withLock { $0.group = group }
-            guard isWanted(app) else { return state.withLock { $0.group = nil } }
             defer { state.withLock { $0.group = nil } }
+            guard isWanted(app) else { return }
             onServed()
             if let api = instance.api { host.api?.serve(api.endpoints, as: name) }
             host.served[name] = .running(instance)

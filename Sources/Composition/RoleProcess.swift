@@ -33,7 +33,7 @@ package struct RoleProcess: Sendable {
     /// Runs until SIGTERM, SIGINT, or a vital part's end.
     package func run() async throws {
         let environment = ProcessInfo.processInfo.environment
-        if AppChoice.named(in: environment) == nil, let folder = AppsFolder.path(in: environment) {
+        if AppChoice.givenName(in: environment) == nil, let folder = AppsFolder.path(in: environment) {
             try await serveAll(of: folder, environment)
         } else {
             try await serveOne()

@@ -24,7 +24,7 @@ package struct Runtime {
         let chosen = try AppChoice(in: process).app
         self.app = chosen?.name
         environment = chosen?.environment ?? process
-        config = try chosen?.config.get() ?? Config.load(environment: process)
+        config = try chosen?.config() ?? Config.load(environment: process)
         logger = try Self.log(process, config.log, level: level)
         if let app = self.app { logger[metadataKey: "app"] = "\(app)" }
     }
@@ -44,7 +44,7 @@ package struct Runtime {
         level: Logger.Level
     ) throws -> (runtimes: [Runtime], broken: [(name: String, faults: ConfigurationFaults)]) {
         let environment = ProcessInfo.processInfo.environment
-        guard AppChoice.named(in: environment) == nil, let path = AppsFolder.path(in: environment) else {
+        guard AppChoice.givenName(in: environment) == nil, let path = AppsFolder.path(in: environment) else {
             return ([try Runtime(level: level)], [])
         }
         let folder = try AppsFolder.read(path, environment: environment)
@@ -52,9 +52,10 @@ package struct Runtime {
         var runtimes: [Runtime] = []
         var broken: [(name: String, faults: ConfigurationFaults)] = []
         for app in folder.apps {
-            switch app.config {
-            case .success(let config): runtimes.append(Runtime(app, config, logger: process.logger))
-            case .failure(let faults): broken.append((app.name, faults))
+            do throws(ConfigurationFaults) {
+                runtimes.append(Runtime(app, try app.config(), logger: process.logger))
+            } catch {
+                broken.append((app.name, error))
             }
         }
         return (runtimes, broken)

@@ -13,8 +13,8 @@ package struct AppsFolder: Sendable {
         package var name: String
         /// Its variables with the environment's defaults; unknown names of the file among them.
         package var environment: [String: String]
-        /// What it is set up with, or everything that is wrong.
-        package var config: Result<Config, ConfigurationFaults>
+        /// Why its file can't be read; `nil`: it can.
+        package var fault: ConfigurationFaults?
         /// Variables of the file that belong to the process, and have no effect here.
         package var ignored: [String] = []
         /// Changes whenever anything does that it is made of, the files with its secrets included.
@@ -117,10 +117,10 @@ package struct AppsFolder: Sendable {
         do throws(ConfigurationFaults) {
             file = try EnvironmentFile.read(path)
         } catch {
-            return App(name: name, environment: defaults, config: .failure(error), fingerprint: ["": "\(error)"])
+            return App(name: name, environment: defaults, fault: error, fingerprint: ["": "\(error)"])
         }
         // Unknown names are kept: one may be a misspelt variable.
-        environment.merge(file) { usual, _ in usual }
+        environment.merge(file) { $1 }
         var ignored: [String] = []
         for variable in Variable.allCases {
             let (own, ownFile) = (variable.rawValue, variable.fileVariable)
@@ -136,29 +136,9 @@ package struct AppsFolder: Sendable {
         return App(
             name: name,
             environment: environment,
-            config: config(environment),
             ignored: ignored,
             fingerprint: fingerprint(environment.merging(file) { $1 })
         )
-    }
-
-    private static func config(_ environment: [String: String]) -> Result<Config, ConfigurationFaults> {
-        Result { () throws(ConfigurationFaults) in
-            let config = try Config.load(environment: environment)
-            guard config.database.url != nil else {
-                // What libpq takes by itself would be the same database for every app.
-                throw ConfigurationFaults(
-                    faults: [
-                        .init(
-                            variable: Variable.databaseURL.rawValue,
-                            problem: "is not set in the app's file",
-                            fix: "Set postgres://user@host/database or libpq's \"host=... dbname=...\""
-                        )
-                    ]
-                )
-            }
-            return config
-        }
     }
 
     /// The variables, with what stands in the files that they name.
@@ -181,5 +161,28 @@ package struct AppsFolder: Sendable {
             }
         }
         return marks
+    }
+}
+
+extension AppsFolder.App {
+    /// What it is set up with; parsed at each call, as a folder is read far more often than an app begins.
+    ///
+    /// - Throws: everything that is wrong.
+    package func config() throws(ConfigurationFaults) -> Config {
+        if let fault { throw fault }
+        let config = try Config.load(environment: environment)
+        guard config.database.url != nil else {
+            // What libpq takes by itself would be the same database for every app.
+            throw ConfigurationFaults(
+                faults: [
+                    .init(
+                        variable: Variable.databaseURL.rawValue,
+                        problem: "is not set in the app's file",
+                        fix: "Set postgres://user@host/database or libpq's \"host=... dbname=...\""
+                    )
+                ]
+            )
+        }
+        return config
     }
 }

@@ -25,7 +25,7 @@ struct AppsFolderTests {
         ]
         try Self.with(files, ["MODE": "promote_only", "JOB_LEASE_SECONDS": "20"]) { folder in
             #expect(folder.apps.map(\.name) == ["games", "golf"])
-            let (games, golf) = (try folder.apps[0].config.get(), try folder.apps[1].config.get())
+            let (games, golf) = (try folder.apps[0].config(), try folder.apps[1].config())
             #expect(games.database.url?.reveal() == "host=a dbname=games" && games.decision.mode == .observe)
             #expect(golf.database.url?.reveal() == "host=b dbname=golf" && golf.decision.mode == .promoteOnly)
             #expect(games.worker.lease == .seconds(20) && golf.worker.lease == .seconds(20))
@@ -44,12 +44,12 @@ struct AppsFolderTests {
             "poker.env": "MODE=full",
         ]
         try Self.with(files) { folder in
-            #expect(throws: Never.self) { _ = try folder.apps[0].config.get() }
-            let golf = #expect(throws: ConfigurationFaults.self) { _ = try folder.apps[1].config.get() }
+            #expect(throws: Never.self) { _ = try folder.apps[0].config() }
+            let golf = #expect(throws: ConfigurationFaults.self) { _ = try folder.apps[1].config() }
             #expect(golf?.faults.first?.variable.hasSuffix("/golf.env, line 2") == true)
             #expect(golf?.faults.last?.variable == "MODE")
             #expect("\(golf.map { "\($0)" } ?? "")".contains("hunter2") == false)
-            let poker = #expect(throws: ConfigurationFaults.self) { _ = try folder.apps[2].config.get() }
+            let poker = #expect(throws: ConfigurationFaults.self) { _ = try folder.apps[2].config() }
             #expect(poker?.faults.map(\.variable) == ["DATABASE_URL"])
         }
     }
@@ -57,7 +57,7 @@ struct AppsFolderTests {
     @Test func `What belongs to the process has no effect in a file, and is named`() throws {
         try Self.with(["games.env": Self.games + "HTTP_PORT=1\nLOG_LEVEL=trace\n"], ["HTTP_PORT": "99"]) { folder in
             #expect(folder.apps[0].ignored.sorted() == ["HTTP_PORT", "LOG_LEVEL"])
-            let config = try folder.apps[0].config.get()
+            let config = try folder.apps[0].config()
             #expect(config.http.port == 99)
         }
     }

@@ -21,7 +21,7 @@ struct SessionOptions: ParsableArguments {
             environment["XDG_STATE_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
             ?? (environment["HOME"] ?? NSHomeDirectory()) + "/.local/state"
         // Each app has operators and sessions of its own.
-        return state + "/entitlement-sync/operator" + (AppChoice.name(in: environment).map { "-\($0)" } ?? "")
+        return state + "/entitlement-sync/operator" + (AppChoice.resolvedName(in: environment).map { "-\($0)" } ?? "")
     }
 
     /// The session, if there is one.
