@@ -180,6 +180,7 @@ declare -A package_of=(
     [pgbouncer]=pgbouncer
     [patroni]='patroni python3-etcd'
     [etcd]=etcd-server
+    [iptables]=iptables
     [promtool]=prometheus
     [nginx]=nginx-light
     [glewlwyd]='glewlwyd dbconfig-sqlite3'
@@ -193,7 +194,7 @@ is_present() {
     case $1 in
         postgres) find_postgres ;;
         # Debian keeps it in /usr/sbin, which is in the PATH of administrators alone.
-        pgbouncer | nginx) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]] ;;
+        pgbouncer | nginx | iptables) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]] ;;
         chromium) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
         yaml) /usr/bin/python3 -c 'import yaml' 2>/dev/null ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;

@@ -72,7 +72,7 @@ if [[ -n $scratch ]]; then
 fi
 
 require_swift
-install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer patroni etcd chromium promtool nginx caddy glewlwyd curl \
+install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer patroni etcd iptables chromium promtool nginx caddy glewlwyd curl \
     docker-compose yaml
 # What is written where TMPDIR points is gone with this run; the tests' servers have folders of their own, which go with
 # them. Others may pass through, as those servers are not root's.

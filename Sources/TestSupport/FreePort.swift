@@ -1,17 +1,37 @@
 import Glibc
 
-/// A TCP port on loopback that was free a moment ago; 0 when none was found.
+/// A TCP port on loopback that was free a moment ago, and that this function returns no second time; 0 when none was found.
 ///
-/// Its user tries another when it was taken meanwhile. It is below the range from which the kernel takes the local ends
-/// of connections, so that a server that is restarted finds it free again.
+/// No other process gets it from this function either, until this one has ended. A stranger may take it meanwhile: then
+/// its user tries another. It is below the range from which the kernel takes the local ends of connections, so that a
+/// server that is restarted finds it free again.
 package func freeLoopbackPort() -> UInt16 {
     for _ in 0..<200 {
         let port = UInt16.random(in: 22_000..<32_000)
+        guard claimPort(port) else { continue }
         let (descriptor, number) = bindLoopback(port, listening: false)
         _ = Glibc.close(descriptor)
         if number != 0 { return number }
     }
     return 0
+}
+
+/// Takes a port's name for as long as this process lives: false where a process has it.
+///
+/// The name is an abstract socket's: the kernel gives it to one process alone, and frees it when that process has ended.
+private func claimPort(_ port: UInt16) -> Bool {
+    let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let name = Array("\0entitlement-sync-test-port-\(port)".utf8)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: name) }
+    let length = socklen_t(MemoryLayout<sa_family_t>.size + name.count)
+    let isClaimed = withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(descriptor, $0, length) == 0 }
+    }
+    // What was taken stays open on purpose.
+    if !isClaimed { _ = Glibc.close(descriptor) }
+    return isClaimed
 }
 
 /// A TCP port on loopback that refuses every connection: bound, so that no other process can take it, and never listening.

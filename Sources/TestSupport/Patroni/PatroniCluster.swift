@@ -16,6 +16,9 @@ package final class PatroniCluster: Sendable {
     private let etcd: [Daemon]
     private let etcdPorts: [UInt16]
     private let members: [PatroniMember]
+    /// Cuts servers off where this process may filter packets; else their relays do.
+    private let filter: PacketFilter?
+    package var losesPackets: Bool { filter != nil }
 
     /// Whether the programs are there; servers run as the system's user postgres, so only root may start them.
     package static var isAvailable: Bool {
@@ -78,8 +81,10 @@ package final class PatroniCluster: Sendable {
                 sleep 0.2
             done
             rm -rf '\(directory)'
+            \(PacketFilter.cleanUp(mark: directory))
             """
         )
+        filter = PacketFilter(mark: directory, log: "\(directory)/iptables.log")
         let ports = (0..<3).map { _ in (client: freeLoopbackPort(), peer: freeLoopbackPort()) }
         etcdPorts = ports.map(\.client)
         let peers = ports.enumerated().map { "etcd\($0 + 1)=http://127.0.0.1:\($1.peer)" }.joined(separator: ",")
@@ -236,8 +241,13 @@ package final class PatroniCluster: Sendable {
     }
 
     /// Cuts a server off from etcd, clients and standbys; nothing that is sent arrives, in either direction.
-    package func cutOff(_ place: Int) { members[place].turn(.silent) }
-    package func letMeet(_ place: Int) { members[place].turn(.fair) }
+    package func cutOff(_ place: Int) async throws {
+        try await Self.queue.run { [members, filter] in try members[place].cutOff(by: filter) }
+    }
+
+    package func letMeet(_ place: Int) async throws {
+        try await Self.queue.run { [members, filter] in try members[place].letMeet(by: filter) }
+    }
 
     /// Has another server take over, as before the primary's machine is updated.
     package func switchOver() async throws { try await control(["switchover", "--force"]) }

@@ -60,8 +60,19 @@ final class PatroniMember: Sendable {
         for pid in [server] + children { _ = Glibc.kill(pid, SIGKILL) }
     }
 
-    /// Cuts it off from etcd, from clients and from its standbys, or lets them meet again.
-    func turn(_ weather: Relay.Weather) { for relay in toEtcd + [front] { relay.turn(weather) } }
+    /// Cuts it off from etcd, from clients and from its standbys: by a filter, or its relays fall silent.
+    func cutOff(by filter: PacketFilter?) throws {
+        if let filter { return try filter.lose(relays.map(\.port)) }
+        for relay in relays { relay.turn(.silent) }
+    }
+
+    /// Ends what `cutOff` began with the same filter.
+    func letMeet(by filter: PacketFilter?) throws {
+        if let filter { return try filter.pass(relays.map(\.port)) }
+        for relay in relays { relay.turn(.fair) }
+    }
+
+    private var relays: [Relay] { toEtcd + [front] }
 
     /// Has it hand nothing more on to its standbys.
     func stall() {
@@ -73,7 +84,7 @@ final class PatroniMember: Sendable {
 
     func end() {
         kill()
-        for relay in toEtcd + [front] { relay.end() }
+        for relay in relays { relay.end() }
     }
 
     var said: String { patroni.said }

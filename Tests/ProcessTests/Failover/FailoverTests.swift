@@ -162,7 +162,7 @@ struct FailoverTests {
         case .killedWhileStalled, .killed, .killedWithEtcd:
             if round == .killedWithEtcd { try await cluster.killEtcd(number % 3) }
             try await cluster.kill(primary, after: round == .killedWhileStalled ? stall : nil)
-        case .cutOff: cluster.cutOff(primary)
+        case .cutOff: try await cluster.cutOff(primary)
         case .switchover: try await cluster.switchOver()
         }
         try await eventually("no other server takes over", within: .seconds(90)) {
@@ -174,13 +174,14 @@ struct FailoverTests {
         try await eventually("nothing is accepted any more") {
             traffic.acceptedCount > min(before + 20, traffic.items.count - 1)
         }
-        report("\(round): pause \(seconds(traffic.pause(since: began))) s")
+        let means = round != .cutOff ? "" : cluster.losesPackets ? " by lost packets" : " by silent relays"
+        report("\(round)\(means): pause \(seconds(traffic.pause(since: began))) s")
         switch round {
         case .killedWhileStalled, .killed: try await cluster.revive(primary)
         case .killedWithEtcd:
             try await cluster.revive(primary)
             try await cluster.reviveEtcd(number % 3)
-        case .cutOff: cluster.letMeet(primary)
+        case .cutOff: try await cluster.letMeet(primary)
         case .switchover: break
         }
         try await cluster.untilWhole()
