@@ -74,7 +74,8 @@ struct AppInstance {
                     sender: sender,
                     watch: statusHub,
                     untilIdle: process.untilIdle,
-                    scope: scope
+                    scope: scope,
+                    share: process.share
                 )
             }
             var api: APIComposition?

@@ -2,6 +2,7 @@ import Configuring
 import HTTPServing
 import Logging
 import Metrics
+import Reconciliation
 import ServiceLifecycle
 import SupportConsole
 import Telemetry
@@ -24,6 +25,8 @@ package struct RoleProcess: Sendable {
     package let roles: Set<Role>
     /// End once nothing is left to do.
     package var untilIdle = false
+    /// Of the workers of all apps.
+    let share = BackgroundShare()
 
     package init(roles: Set<Role>, untilIdle: Bool = false) {
         self.roles = roles

@@ -79,7 +79,7 @@ package struct Worker: Service {
     /// Whether this process holds a lease and may work.
     package var isLeased: Bool { lease.epoch != nil }
 
-    /// Puts a worker together; without a `planner`, another process plans runs.
+    /// Puts a worker together; without a `planner`, another process plans runs; `share`: of all workers of the process.
     package init(
         _ settings: Settings,
         pool: PostgresPool,
@@ -89,6 +89,7 @@ package struct Worker: Service {
         sender: WebhookSender? = nil,
         audience: (any RestoreAudience)? = nil,
         scope: ServiceScope = ServiceScope(),
+        share: BackgroundShare = BackgroundShare(),
         logger: Logger
     ) {
         self.scope = scope
@@ -122,6 +123,7 @@ package struct Worker: Service {
             dequeue: dequeue,
             slots: settings.concurrency,
             batch: settings.batch,
+            share: share,
             limiter: { limiters.occupancy },
             isIdle: settings.untilIdle ? isIdle : nil,
             logger: logger
@@ -152,7 +154,7 @@ package struct Worker: Service {
             notifier: notifier,
             signals: signals,
             batch: settings.batch,
-            restoreTook: { dequeuer.restoreEnded(after: $0) },
+            restoreTook: { share.restoreEnded(after: $0) },
             logger: logger
         )
         var work: [(any Service)?] = [
@@ -168,7 +170,7 @@ package struct Worker: Service {
                 inbox,
                 dequeue: dequeue,
                 longestPause: pause,
-                rest: { dequeuer.rest(after: $0) },
+                rest: { share.rest(after: $0) },
                 logger: logger
             ),
             reader.resolve.map { EventResolver(inbox, longestPause: pause, logger: logger, resolve: $0) },

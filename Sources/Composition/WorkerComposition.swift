@@ -7,7 +7,7 @@ package import Outbox
 package import Postgres
 package import Queue
 import RateLimits
-import Reconciliation
+package import Reconciliation
 package import Runs
 package import ServiceLifecycle
 import Telemetry
@@ -29,7 +29,8 @@ package struct WorkerComposition {
         sender: WebhookSender?,
         watch: StatusHub?,
         untilIdle: Bool,
-        scope: ServiceScope = ServiceScope()
+        scope: ServiceScope = ServiceScope(),
+        share: BackgroundShare
     ) {
         let config = runtime.config
         let dequeue = dequeue
@@ -73,6 +74,7 @@ package struct WorkerComposition {
             sender: sender,
             audience: watch,
             scope: scope,
+            share: share,
             logger: runtime.logger
         )
         gauges = WorkerGauges(

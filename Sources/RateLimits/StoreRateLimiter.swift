@@ -107,8 +107,12 @@ package final class StoreRateLimiter: Sendable {
     }
 
     /// Small, so that a worker never sits on tokens that another needs.
+    ///
+    /// Background requests rest until the limit gives about ten more, 100 ms at most: those that a longer rest gathers go out
+    /// all at once, and restores wait for them.
     private func newCache(_ share: RateBudget.Share) -> LocalTokenCache {
-        LocalTokenCache(largest: min(20, budget.perMinute / 60), rest: share == .sweep ? .milliseconds(100) : .zero)
+        let rest = min(Duration.milliseconds(100), .seconds(600.0 / Double(budget.perMinute)))
+        return LocalTokenCache(largest: min(20, budget.perMinute / 60), rest: share == .sweep ? rest : .zero)
     }
 
     private func pause(_ duration: Duration) async throws(ReadFailure) {

@@ -234,47 +234,32 @@ struct DequeuePolicyTests {
         #expect(policy.next(load, at: now) == .stop)
     }
 
-    /// The background's slots of 64 after a number of restores that took so long, one a millisecond.
-    private func slots(_ policy: inout DequeuePolicy, after restores: Int, taking time: Duration) -> Int {
-        for number in 0..<restores { policy.restoreEnded(after: time, at: start + .milliseconds(number)) }
-        return policy.backgroundSlots(at: start + .milliseconds(restores))
+    @Test func `Background jobs have three quarters of the slots without restores, else their share, one at least`() {
+        let policy = DequeuePolicy(slots: 64, batch: 100)
+        #expect(policy.backgroundSlots(nil) == 48)
+        #expect(policy.backgroundSlots(0.125) == 8)
+        #expect(DequeuePolicy(slots: 1, batch: 1).backgroundSlots(0.125) == 1)
     }
 
-    private let start = ContinuousClock.now
-
-    @Test func `Background jobs have three quarters of the slots, and an eighth as soon as a restore comes`() {
-        var policy = DequeuePolicy(slots: 64, batch: 100)
-        #expect(policy.backgroundSlots(at: start) == 48)
-        var load = DequeuePolicy.Load()
-        load.slotsTaken = 1
-        _ = policy.next(load, at: start)
-        #expect(policy.backgroundSlots(at: start) == 8)
-        #expect(policy.backgroundSlots(at: start + .seconds(1)) == 8)
-        #expect(policy.backgroundSlots(at: start + .milliseconds(1001)) == 48)
-        #expect(DequeuePolicy(slots: 1, batch: 1).backgroundSlots(at: start) == 1)
-    }
-
-    @Test func `Background jobs yield quickly while restores are slow, and come back slowly`() {
-        var policy = DequeuePolicy(slots: 64, batch: 100)
-        #expect(slots(&policy, after: 10, taking: .milliseconds(16)) == 4)
-        var slow = DequeuePolicy(slots: 64, batch: 100)
-        #expect(slots(&slow, after: 1000, taking: .seconds(1)) == 2)
-        var quick = DequeuePolicy(slots: 64, batch: 100)
-        #expect(slots(&quick, after: 100, taking: .milliseconds(15)) == 14)
-        #expect(slots(&quick, after: 5000, taking: .milliseconds(1)) == 48)
-        // A second after the last restore what was learned is forgotten.
-        let last = start + .milliseconds(999)
-        #expect(slow.backgroundSlots(at: last + .seconds(1)) == 2)
-        slow.restoreEnded(after: .milliseconds(1), at: last + .milliseconds(1001))
-        #expect(slow.backgroundSlots(at: last + .milliseconds(1002)) == 8)
-    }
-
-    @Test func `Work beside the slots is rested from as long as it took, and longer while restores are slow`() {
-        var policy = DequeuePolicy(slots: 64, batch: 100)
-        #expect(policy.rest(after: .milliseconds(40), at: start) == .milliseconds(40))
-        _ = slots(&policy, after: 1000, taking: .seconds(1))
-        #expect(policy.rest(after: .milliseconds(40), at: start + .seconds(1)) == .milliseconds(160))
-        #expect(policy.rest(after: .seconds(40), at: start + .seconds(1)) == .seconds(1))
+    @Test func `Background jobs under a limit are dequeued at most once in fifty milliseconds, in ten beside restores`()
+    {
+        for (share, milliseconds) in [(nil, 50), (0.125, 10)] as [(Double?, Int)] {
+            var policy = DequeuePolicy(slots: 64, batch: 100)
+            let now = ContinuousClock.now
+            policy.ranQuarantined(.none, began: now, at: now)
+            var load = DequeuePolicy.Load()
+            load.limiter = LimiterOccupancy(perMinute: 30_000, waiting: 0)
+            load.shareBesideRestores = share
+            func lanes(after wait: Int) -> Int? {
+                guard case .dequeue(let limits, _) = policy.next(load, at: now + .milliseconds(wait)) else {
+                    return nil
+                }
+                return limits.count
+            }
+            #expect(lanes(after: 0) == 3)
+            #expect(lanes(after: milliseconds - 1) == 1)
+            #expect(lanes(after: milliseconds) == 3)
+        }
     }
 
     @Test func `More may wait where a lane, or all of them together, gave all that was asked for`() {

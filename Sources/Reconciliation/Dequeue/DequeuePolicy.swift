@@ -20,11 +20,10 @@ import RateLimits
 /// After a dequeue: an empty queue is polled after 50 ms, then ever less often; a lane that gave all that it was asked for is
 /// dequeued again at once; a steady stream of single restores is dequeued a few at a time.
 ///
-/// Slots are split: background jobs use at most three quarters of them, and an eighth when the first restore comes. From then
-/// on the time that restores spend in this process, without the stores' part, moves the background jobs' share: quickly down
-/// while it is long, slowly up while it is short. Restores come first, except in every eighth dequeue, so that a flood of
-/// restores never stops background jobs. Under a store's rate limit only as many background jobs are dequeued as keep the
-/// limit busy, at most once in 50 ms.
+/// Slots are split: background jobs have the share that `BackgroundShare` leaves them. Restores come first, except in every
+/// eighth dequeue, so that a flood of restores never stops background jobs. Under a store's rate limit only as many background
+/// jobs are dequeued as keep the limit busy, at most once in 50 ms; a few at a time and more often while users wait, whose
+/// restores would have to wait for a large batch to end.
 struct DequeuePolicy {
     /// What a process holds at a moment.
     struct Load {
@@ -40,6 +39,8 @@ struct DequeuePolicy {
         var runReads = 0
         /// Who waits for the tokens of the store that every user is read from; `nil`: there is no limit.
         var limiter: LimiterOccupancy?
+        /// The share of all slots that background jobs may use beside restores; `nil`: no restore was in flight lately.
+        var shareBesideRestores: Double?
     }
 
     /// What ends a wait early.
@@ -60,17 +61,11 @@ struct DequeuePolicy {
 
     /// Jobs in flight that make a steady stream.
     static let stream = 16
-    /// The shares of all slots that background jobs use: without restores, when the first restore comes, and at least.
-    private static let shareAlone = 0.75
-    private static let shareAtFirst = 0.125
-    private static let leastShare = 1.0 / 32
-    /// What a restore may take between its due time and its end, the stores' answers left out.
-    private static let patience = Duration.milliseconds(15)
-    /// How long after the last restore background jobs have all their slots again.
-    private static let memory = Duration.seconds(1)
     private static let shortestPoll = Duration.milliseconds(50)
     /// Jobs that were dequeued for a limited store reach its rate limiter within this time.
-    private static let backgroundInterval = Duration.milliseconds(50)
+    private static let backgroundInterval = (
+        alone: Duration.milliseconds(50), besideRestores: Duration.milliseconds(10)
+    )
     private static let quarantineInterval = Duration.seconds(2)
     /// How long the jobs in flight have to end before a quarantined job runs; doubled each time that was too short.
     static let shortestQuiet = Duration.seconds(5)
@@ -85,9 +80,6 @@ struct DequeuePolicy {
     private var poll = shortestPoll
     private var hasUnknown = false
     private var rounds = 0
-    private var share = shareAtFirst
-    /// When the last restore was in flight.
-    private var lastRestore: ContinuousClock.Instant?
     private var lastBackground: ContinuousClock.Instant?
     private var nextQuarantine: ContinuousClock.Instant?
     private var quiet = shortestQuiet
@@ -109,7 +101,6 @@ struct DequeuePolicy {
 
     /// What to do next.
     mutating func next(_ load: Load, at now: ContinuousClock.Instant) -> Step {
-        if load.slotsTaken > load.background { noteRestore(at: now) }
         if load.isStopping { return .stop }
         guard load.isLeased else { return .wait(.milliseconds(100), .signal) }
         if !waits.isEmpty {
@@ -134,46 +125,25 @@ struct DequeuePolicy {
     /// slots keep no restore from a free one.
     private func isFull(_ free: Int, _ load: Load) -> Bool {
         guard load.slotsTaken > 0, free < max(1, slots / 4) else { return false }
-        return free < 1 || load.background <= slots(Self.shareAtFirst)
+        return free < 1 || load.background <= max(1, slots / 8)
     }
 
-    /// How many slots background jobs may use now.
-    func backgroundSlots(at now: ContinuousClock.Instant) -> Int {
-        slots(isBesideRestores(at: now) ? share : Self.shareAlone)
-    }
+    /// How many slots background jobs may use; `nil`: without restores.
+    func backgroundSlots(_ share: Double?) -> Int { max(1, Int(Double(slots) * (share ?? BackgroundShare.alone))) }
 
-    /// How long a service rests after background work that takes no slot: as long as the work took, and up to four times as long
-    /// while restores are slow; a second at most.
-    func rest(after work: Duration, at now: ContinuousClock.Instant) -> Duration {
-        min(work * (isBesideRestores(at: now) ? max(1, Self.shareAtFirst / share) : 1), .seconds(1))
+    private func interval(_ load: Load) -> Duration {
+        load.shareBesideRestores == nil ? Self.backgroundInterval.alone : Self.backgroundInterval.besideRestores
     }
-
-    /// Reports how long a restore took in this process.
-    mutating func restoreEnded(after time: Duration, at now: ContinuousClock.Instant) {
-        noteRestore(at: now)
-        // Quick to yield and slow to come back, because users wait for restores.
-        share = time > Self.patience ? max(Self.leastShare, share * 0.95) : min(Self.shareAlone, share + 0.001)
-    }
-
-    private mutating func noteRestore(at now: ContinuousClock.Instant) {
-        if !isBesideRestores(at: now) { share = Self.shareAtFirst }
-        lastRestore = now
-    }
-
-    private func isBesideRestores(at now: ContinuousClock.Instant) -> Bool {
-        lastRestore.map { now - $0 <= Self.memory } ?? false
-    }
-
-    private func slots(_ share: Double) -> Int { max(1, Int(Double(slots) * share)) }
 
     private mutating func limits(_ limit: Int, _ load: Load, at now: ContinuousClock.Instant) -> [JobQueue.LaneLimit] {
         let restores = JobQueue.LaneLimit(lane: .restore, limit: limit)
-        var rest = min(limit, backgroundSlots(at: now) - load.background)
+        var rest = min(limit, backgroundSlots(load.shareBesideRestores) - load.background)
         isTooSoon = false
         if rest > 0, let limiter = load.limiter {
             // Evidence and dry runs wait for tokens as well, and must not shut out the jobs of the queue.
             rest = min(rest, max(limiter.room(besides: load.runReads), (limiter.most + 1) / 2 - load.background))
-            if rest > 0, let lastBackground, now - lastBackground < Self.backgroundInterval { isTooSoon = true }
+            let interval = interval(load)
+            if rest > 0, let lastBackground, now - lastBackground < interval { isTooSoon = true }
         }
         lacksRoom = rest <= 0
         guard rest > 0, !isTooSoon else { return [restores] }
@@ -223,7 +193,7 @@ struct DequeuePolicy {
             // No other job waits, so the next quarantined job need not wait for them.
             nextQuarantine = now
         } else if isTooSoon {
-            waits.append((min(poll, Self.backgroundInterval), .signal))
+            waits.append((min(poll, interval(load)), .signal))
         } else {
             waits.append((poll, .signal))
             poll = min(poll * 2, longestPoll)

@@ -19,6 +19,7 @@ package final class Dequeuer: Service {
     private let dequeue: DequeueSignal
     private let limiter: @Sendable () -> LimiterOccupancy?
     private let isIdle: (@Sendable () async throws -> Bool)?
+    private let share: BackgroundShare
     private let policy: Mutex<DequeuePolicy>
     private let isStopping = Mutex(false)
     /// When jobs were claimed last, or none were found.
@@ -27,7 +28,7 @@ package final class Dequeuer: Service {
     private let logger: Logger
 
     /// `slots`: jobs that take a slot at once, at most, which postponed jobs do not; `batch`: jobs of one dequeue, at most;
-    /// `limiter`: who waits for the tokens of the store that every user is read from; `isIdle`: whether nothing else is left to
+    /// `share`: of all workers of the process; `limiter`: who waits for the tokens of the store that every user is read from; `isIdle`: whether nothing else is left to
     /// do, which ends the service (`nil`: it runs until shutdown).
     package init(
         _ queue: JobQueue,
@@ -37,6 +38,7 @@ package final class Dequeuer: Service {
         dequeue: DequeueSignal,
         slots: Int,
         batch: Int,
+        share: BackgroundShare,
         limiter: @escaping @Sendable () -> LimiterOccupancy?,
         isIdle: (@Sendable () async throws -> Bool)?,
         logger: Logger
@@ -46,6 +48,7 @@ package final class Dequeuer: Service {
         self.lease = lease
         self.jobs = jobs
         self.dequeue = dequeue
+        self.share = share
         self.limiter = limiter
         self.isIdle = isIdle
         self.logger = logger
@@ -55,13 +58,10 @@ package final class Dequeuer: Service {
     }
 
     /// How many slots background jobs may use now.
-    package var backgroundSlots: Int { policy.withLock { $0.backgroundSlots(at: .now) } }
-
-    /// How long a service rests after background work that takes no slot.
-    package func rest(after work: Duration) -> Duration { policy.withLock { $0.rest(after: work, at: .now) } }
-
-    /// Notes what a restore took in this process, the stores' answers left out.
-    package func restoreEnded(after time: Duration) { policy.withLock { $0.restoreEnded(after: time, at: .now) } }
+    package var backgroundSlots: Int {
+        let share = share.besideRestores(at: .now)
+        return policy.withLock { $0.backgroundSlots(share) }
+    }
 
     package func run() async {
         await withGracefulShutdownHandler {
@@ -76,14 +76,18 @@ package final class Dequeuer: Service {
     }
 
     private var load: DequeuePolicy.Load {
-        DequeuePolicy.Load(
+        let now = ContinuousClock.now
+        let (slotsTaken, background) = (jobs.slotsTaken, jobs.background)
+        if slotsTaken > background { share.noteRestore(at: now) }
+        return DequeuePolicy.Load(
             isStopping: isStopping.withLock(\.self) || Task.isCancelled,
             isLeased: lease.epoch != nil,
-            slotsTaken: jobs.slotsTaken,
-            background: jobs.background,
+            slotsTaken: slotsTaken,
+            background: background,
             inFlight: jobs.count,
             runReads: jobs.runReads,
-            limiter: limiter()
+            limiter: limiter(),
+            shareBesideRestores: share.besideRestores(at: now)
         )
     }
 
