@@ -118,6 +118,7 @@ package struct APIComposition {
                 counts: counts,
                 logger: runtime.logger
             ),
+            origins: config.api.allowedOrigins,
             readiness: ReadinessProbe(databaseWait: config.api.databaseWait, wasReady: true) {
                 (try? await pool.query("SELECT 1")) != nil
             }.readiness,

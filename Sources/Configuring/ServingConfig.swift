@@ -6,6 +6,8 @@ package struct APIConfig: Sendable {
     package var perUser: Int
     /// Addresses and networks of proxies, separated by commas; `nil`: none.
     package var trustedProxies: String?
+    /// Origins whose pages may call what is for apps, as browsers write them.
+    package var allowedOrigins: [String] = []
     /// Connections at once.
     package var maxConnections: Int
     /// Connections, and requests under way, of one address at once.

@@ -84,6 +84,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case pubSubAudience = "PUBSUB_AUDIENCE"
     case pubSubServiceAccount = "PUBSUB_SERVICE_ACCOUNT"
     case httpTrustedProxies = "HTTP_TRUSTED_PROXIES"
+    case httpAllowedOrigins = "HTTP_ALLOWED_ORIGINS"
     case httpMaxConnections = "HTTP_MAX_CONNECTIONS"
     case httpMaxConnectionsPerAddress = "HTTP_MAX_CONNECTIONS_PER_ADDRESS"
     case httpDatabaseWait = "HTTP_DATABASE_WAIT_SECONDS"

@@ -5,6 +5,7 @@ extension VariableReader {
             perAddress: rate(.requestsPerMinutePerAddress, default: 600, most: 1_000_000),
             perUser: rate(.requestsPerMinutePerUser, default: 60, most: 1_000_000),
             trustedProxies: text(.httpTrustedProxies),
+            allowedOrigins: origins(),
             maxConnections: maxConnections,
             // One address alone never holds so many that others find no place.
             maxConnectionsPerAddress: number(
@@ -19,6 +20,29 @@ extension VariableReader {
             webhooks: webhooks
         )
     }
+
+    private mutating func origins() -> [String] {
+        parsed(
+            .httpAllowedOrigins,
+            fix:
+                "Set at most \(Self.mostOrigins) origins such as https://app.example.com, separated by commas; http:// only for"
+                + " a loopback host"
+        ) { text in
+            var origins: [String] = []
+            for entry in text.split(separator: ",", omittingEmptySubsequences: false) {
+                let origin = String(entry.drop { $0 == " " })
+                do throws(WebAddress.Fault) {
+                    origins.append(try WebAddress.origin(origin))
+                } catch {
+                    return .failure(Problem("holds \(quoted(origin)), which \(error.problem)"))
+                }
+            }
+            return origins.count <= Self.mostOrigins
+                ? .success(origins) : .failure(Problem("has more than \(Self.mostOrigins) entries"))
+        } ?? []
+    }
+
+    private static let mostOrigins = 20
 
     private mutating func firebase() -> APIConfig.Firebase? {
         let keysURL = address(.firebaseKeysURL)

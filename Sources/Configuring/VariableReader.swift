@@ -186,6 +186,6 @@ extension VariableReader {
 }
 
 /// A value that is not secret, short enough for a line.
-private func quoted(_ text: String) -> String {
+func quoted(_ text: String) -> String {
     text.count <= 40 ? "\"\(text)\"" : "\"\(text.prefix(40))…\""
 }

@@ -32,7 +32,7 @@ extension Variable {
             .supportContactURL, .appStoreRequestsPerMinute, .appStoreBaseURL, .appStoreSandboxBaseURL,
             .appStoreRootCertificates, .receiptRootCertificates, .googlePlayRequestsPerMinute, .googlePlayBaseURL,
             .googleOAuthBaseURL, .googlePlayAcknowledge, .googleKeysURL, .onsideRequestsPerMinute, .onsideBaseURL,
-            .firebaseKeysURL, .appTokenKeysURL, .appTokenUserClaim, .httpDatabaseWait, .messages,
+            .firebaseKeysURL, .appTokenKeysURL, .appTokenUserClaim, .httpDatabaseWait, .httpAllowedOrigins, .messages,
             .eventRetentionDays, .historyRetentionDays, .requestsPerMinutePerAddress, .requestsPerMinutePerUser,
             .transferApprovals, .transferApprovalsRisky, .transferApprovalsOwnerErased, .transferOwnerHours,
             .transferCoolingDays, .transferEvidenceHours:

@@ -29,6 +29,28 @@ enum WebAddress {
         return text
     }
 
+    /// Checks the origin of a page, which has to be written as browsers write it: it is compared as it is.
+    ///
+    /// - Throws: `Fault` when it has anything beside scheme, host and port, or a browser would write it otherwise.
+    static func origin(_ text: String) throws(Fault) -> String {
+        let parts = try checked(text)
+        guard let scheme = parts.scheme, let host = parts.host, text.utf8.count <= 255 else {
+            throw Fault(problem: "is not a web address")
+        }
+        let isName = host.utf8.allSatisfy { byte in
+            switch UnicodeScalar(byte) {
+            case "a"..."z", "A"..."Z", "0"..."9", "-", ".", ":", "[", "]": true
+            default: false
+            }
+        }
+        guard isName else { throw Fault(problem: "has a host with characters that no host has") }
+        let usual = scheme.lowercased() == "https" ? 443 : 80
+        let port = parts.port.flatMap { $0 == usual ? nil : ":\($0)" } ?? ""
+        let written = "\(scheme)://\(host)\(port)".lowercased()
+        guard text == written else { throw Fault(problem: "a browser would write as \(written)") }
+        return text
+    }
+
     /// Checks an address that is shown to people: https, http on a loopback host, or `mailto:`.
     ///
     /// - Throws: `Fault` when it is none of these.

@@ -52,13 +52,14 @@ package struct APIEndpoints: Sendable {
     private let senders: WebhookSenders
     private let perUser: RequestLimit?
     private let perAddress: RequestLimit?
+    private let origins: [String]
     private let readiness: @Sendable () async -> Readiness
     private let logger: Logger
 
     /// Puts them together.
     ///
     /// Without `tokens` there are no endpoints for apps; `perUser` and `perAddress` are `nil` for no limit; `readiness`
-    /// says whether requests can be served now.
+    /// says whether requests can be served now; pages of `origins` may call what is for apps.
     package init(
         services: APIServices,
         tokens: AppTokens?,
@@ -66,6 +67,7 @@ package struct APIEndpoints: Sendable {
         senders: WebhookSenders,
         perUser: RequestLimit?,
         perAddress: RequestLimit?,
+        origins: [String] = [],
         readiness: @escaping @Sendable () async -> Readiness,
         logger: Logger
     ) {
@@ -75,6 +77,7 @@ package struct APIEndpoints: Sendable {
         self.senders = senders
         self.perUser = perUser
         self.perAddress = perAddress
+        self.origins = origins
         self.readiness = readiness
         self.logger = logger
     }
@@ -86,7 +89,8 @@ package struct APIEndpoints: Sendable {
             routes: ProcessRoutes(readiness: readiness).all + app(limits.bodies) + webhooks(limits.bodies, perAddress),
             frame: RequestFrame(log: logger),
             inFlight: limits.inFlight,
-            perAddress: perAddress
+            perAddress: perAddress,
+            crossOrigin: CrossOrigin(origins: Set(origins))
         )
     }
 

@@ -21,9 +21,12 @@ struct APIRouter: Sendable {
     let frame: RequestFrame
     let inFlight: InFlightLimit
     let perAddress: AddressLimit
+    var crossOrigin = CrossOrigin(origins: [])
 
     func router() -> Router<APIContext> {
         let router = Router(context: APIContext.self)
+        // Problems too are for the page that asked to read.
+        if !crossOrigin.origins.isEmpty { router.add(middleware: crossOrigin) }
         router.add(middleware: frame)
         router.add(middleware: inFlight)
         router.add(middleware: perAddress)
@@ -35,7 +38,12 @@ struct APIRouter: Sendable {
         for (path, known) in Dictionary(grouping: routes, by: \.path) {
             let allowed = known.map(\.method.rawValue).sorted().joined(separator: ", ")
             for method in Self.methods where !known.contains(where: { $0.method == method }) {
-                router.on(Self.pattern(path), method: method) { _, _ -> Response in
+                router.on(Self.pattern(path), method: method) { request, _ -> Response in
+                    if method == .options,
+                        let answer = crossOrigin.preflight(request, path: path, methods: allowed)
+                    {
+                        return answer
+                    }
                     var problem = Problem(.methodNotAllowed, fix: "Use \(allowed).")
                     problem.headers[.allow] = allowed
                     throw problem
