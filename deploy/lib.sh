@@ -187,6 +187,9 @@ declare -A package_of=(
     [caddy]=caddy
     [docker-compose]=docker-compose
     [yaml]=python3-yaml
+    [tsc]=node-typescript
+    [java]=default-jre-headless
+    [android-json]=libandroid-json-java
     [chromium]='chromium chromium-driver'
 )
 
@@ -196,6 +199,7 @@ is_present() {
         # Debian keeps it in /usr/sbin, which is in the PATH of administrators alone.
         pgbouncer | nginx | iptables) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]] ;;
         chromium) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
+        android-json) [[ -f /usr/share/java/com.android.json.jar ]] ;;
         yaml) /usr/bin/python3 -c 'import yaml' 2>/dev/null ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         libpq | libcurl) command -v pkg-config >/dev/null && pkg-config --exists "$1" ;;

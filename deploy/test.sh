@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds everything, runs every test, checks the format, the words, the docs, the alerts, the manifests and the bill of materials.
-# The tests start a PostgreSQL of their own.
+# Builds everything, runs every test, checks the format, the words, the clients for apps, the docs, the alerts, the manifests and
+# the bill of materials. The tests start a PostgreSQL of their own.
 #
 #   deploy/test.sh [--full] [swift test arguments]
 #
@@ -73,7 +73,7 @@ fi
 
 require_swift
 install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer patroni etcd iptables chromium promtool nginx caddy glewlwyd curl \
-    docker-compose yaml
+    docker-compose yaml tsc java android-json
 # What is written where TMPDIR points is gone with this run; the tests' servers have folders of their own, which go with
 # them. Others may pass through, as those servers are not root's.
 TMPDIR=$(mktemp --directory --tmpdir test.XXXXXX)
@@ -138,6 +138,7 @@ if step build swift build --build-tests --explicit-target-dependency-import-chec
 fi
 step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules Tests/Checks/alerts_test.yml' || true
 step metrics python3 Tests/Checks/check_metrics.py || true
+step clients python3 Tests/Checks/check_clients.py --compile || true
 step words python3 Tests/Checks/check_words.py || true
 step docs python3 Tests/Checks/check_docs.py --site || true
 step compose Tests/Checks/check_compose.py || true
@@ -148,6 +149,6 @@ if [[ -n $built ]]; then
     make_and_check='deploy/sbom.py --binary "$1" --scratch-path "$2" >"$3" && deploy/sbom.py --check "$3"'
     step sbom bash -c "$make_and_check" sbom "$binary" "${scratch:-.build}" "$TMPDIR/sbom.cdx.json" || true
 fi
-step format swift format lint --strict --recursive Sources Tests Package.swift || true
+step format swift format lint --strict --recursive Sources Tests Package.swift deploy/clients/swift/Sources || true
 ((worst == 0)) || printf '%s\n' '== failures' "${failures[@]}"
 exit "$worst"

@@ -34,7 +34,8 @@ enum WebAddress {
     /// - Throws: `Fault` when it has anything beside scheme, host and port, or a browser would write it otherwise.
     static func origin(_ text: String) throws(Fault) -> String {
         let parts = try checked(text)
-        guard let scheme = parts.scheme, let host = parts.host, text.utf8.count <= 255 else {
+        // As it is written: another form would be no browser's.
+        guard let scheme = parts.scheme, let host = parts.encodedHost, text.utf8.count <= 255 else {
             throw Fault(problem: "is not a web address")
         }
         let isName = host.utf8.allSatisfy { byte in

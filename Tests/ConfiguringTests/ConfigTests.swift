@@ -168,6 +168,25 @@ import Testing
         }
     }
 
+    @Test func `Origins of web apps are listed, twenty at most`() throws {
+        let config = try Config.load(environment: [
+            "HTTP_ALLOWED_ORIGINS": "https://app.example.com, http://localhost:5173"
+        ])
+        #expect(config.api.allowedOrigins == ["https://app.example.com", "http://localhost:5173"])
+        #expect(try Config.load(environment: [:]).api.allowedOrigins == [])
+        let many = { (count: Int) in (1...count).map { "https://app\($0).example.com" }.joined(separator: ",") }
+        #expect(try Config.load(environment: ["HTTP_ALLOWED_ORIGINS": many(20)]).api.allowedOrigins.count == 20)
+        for (list, problem) in [
+            (many(21), "has more than 20 entries"), ("*", #"holds "*", which is not a web address"#),
+            ("https://app.example.com,", #"holds "", which is not a web address"#),
+            ("https://App.example.com", "which a browser would write as https://app.example.com"),
+        ] {
+            let faults = try faults(of: ["HTTP_ALLOWED_ORIGINS": list])
+            #expect(faults.map(\.variable) == ["HTTP_ALLOWED_ORIGINS"])
+            #expect(faults.first?.problem.contains(problem) == true, "\(faults)")
+        }
+    }
+
     @Test func `Ids of accounts have keys and a namespace`() throws {
         let config = try Config.load(environment: [
             "ACCOUNT_ID_KEYS": "now,before", "ACCOUNT_ID_NAMESPACE": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",

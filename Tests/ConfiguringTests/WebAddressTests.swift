@@ -26,6 +26,25 @@ import Testing
     }
 
     @Test(arguments: [
+        "https://app.example.com", "https://app.example.com:8443", "http://localhost:5173", "http://127.0.0.1",
+        "http://[::1]:3000", "https://xn--bcher-kva.example",
+    ])
+    func `The origin of a page is taken as a browser writes it`(text: String) throws {
+        #expect(try WebAddress.origin(text) == text)
+    }
+
+    @Test(arguments: [
+        "*", "null", "https://*", "https://*.example.com", "https://app.example.com/", "https://app.example.com/page",
+        "https://App.example.com", "HTTPS://app.example.com", "https://app.example.com:443", "http://localhost:80",
+        "http://app.example.com", "https://app.example.com?a", "https://app.example.com#a", "https://a@app.example.com",
+        "https://app_.example.com", "app.example.com", "https://", "", "https://app.example.com ",
+        "https://" + String(repeating: "a", count: 256),
+    ])
+    func `What no browser writes as an origin is refused`(text: String) {
+        #expect(throws: WebAddress.Fault.self) { try WebAddress.origin(text) }
+    }
+
+    @Test(arguments: [
         "https://example.com/help?topic=restore#top", "mailto:a@b.example", "mailto:a@b.example?subject=x",
     ])
     func `A contact address is taken as it is`(text: String) throws {

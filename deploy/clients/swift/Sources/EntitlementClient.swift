@@ -1,7 +1,7 @@
 import Foundation
 
 #if canImport(FoundationNetworking)
-import FoundationNetworking
+    import FoundationNetworking
 #endif
 
 /// What an app asks entitlement-sync: what the user has, Restore, the hand-off of a new purchase, cases with support.
@@ -66,8 +66,10 @@ public struct Entitlements: Sendable {
 
     // MARK: Restore, and after a purchase
 
-    /// Hands a new purchase over: the same call as Restore. Finish the transaction where the ending is `unlocked`.
-    public func afterPurchase(_ proof: Proof, onStep: (Step) -> Void = { _ in }) async throws -> Shown {
+    /// Hands a new purchase over: the same call as Restore.
+    ///
+    /// Finish the transaction where the ending is `unlocked`.
+    public func afterPurchase(_ proof: Proof, onStep: OnStep = { _ in }) async throws -> Shown {
         try await restore([proof], origin: "paywall", onStep: onStep)
     }
 
@@ -78,21 +80,21 @@ public struct Entitlements: Sendable {
         _ proofs: [Proof],
         clientError: String? = nil,
         origin: String = "profile",
-        onStep: (Step) -> Void = { _ in }
+        onStep: OnStep = { _ in }
     ) async throws -> Shown {
         var restore: Restore?
         do {
-            onStep(.sending)
+            await onStep(.sending)
             let request = RestoreRequest(proofs: Array(proofs.prefix(20)), client_error: clientError, origin: origin)
             let body = try JSONEncoder().encode(request)
             var seen = try Self.decode(Restore.self, try await send("POST", "/restores", body, onStep))
             restore = seen
-            onStep(.checking)
+            await onStep(.checking)
             for poll in 0..<Self.polls where !seen.hasEnded {
                 if poll > 0 { try await pause(1) }
                 seen = try Self.decode(Restore.self, try await send("GET", "/restores/\(seen.id)?wait=25", nil, onStep))
                 restore = seen
-                if seen.messageKey == "still_checking" { onStep(.stillChecking(seen)) }
+                if seen.messageKey == "still_checking" { await onStep(.stillChecking(seen)) }
             }
             // What was unlocked is on disk before the person reads of it.
             if seen.ending == .unlocked { _ = try? await entitlement() }
@@ -113,14 +115,18 @@ public struct Entitlements: Sendable {
     /// The case to show.
     public func ticket() async throws -> Ticket? { try await tickets().first }
 
-    /// Answers a question; an owner's `decision` is `object` or `agree`. Gives the text to show.
+    /// Answers a question; an owner's `decision` is `object` or `agree`.
+    ///
+    /// Gives the text to show.
     public func reply(to ticket: Ticket, _ text: String? = nil, decision: String? = nil) async throws -> String {
         let reply = Reply(text: text, decision: decision, question_id: decision == "agree" ? ticket.questionId : nil)
         let data = try await send("POST", "/tickets/\(ticket.id)/replies", try JSONEncoder().encode(reply))
         return try Self.decode(Noted.self, data).message
     }
 
-    /// Gives the owner's purchase to their other account, whose app shows the reference. Gives the text to show.
+    /// Gives the owner's purchase to their other account, whose app shows the reference.
+    ///
+    /// Gives the text to show.
     public func release(_ reference: String) async throws -> String {
         let data = try await send("POST", "/releases", try JSONEncoder().encode(["reference": reference]))
         return try Self.decode(Noted.self, data).message
@@ -146,7 +152,7 @@ public struct Entitlements: Sendable {
         _ method: String,
         _ path: String,
         _ body: Data? = nil,
-        _ onStep: (Step) -> Void = { _ in },
+        _ onStep: OnStep = { _ in },
         tries: Int = pauses.count + 1
     ) async throws -> Data {
         guard let url = URL(string: api.absoluteString + path) else { throw Failure.noAnswer(retryAfter: nil) }
@@ -181,7 +187,7 @@ public struct Entitlements: Sendable {
             }
             attempt += 1
             guard attempt < tries, wait <= Self.longestPause else { throw Failure.noAnswer(retryAfter: wait) }
-            onStep(.waiting(seconds: wait))
+            await onStep(.waiting(seconds: wait))
             try await pause(wait)
         }
     }
@@ -198,10 +204,14 @@ public struct Entitlements: Sendable {
 // MARK: What a person is shown
 
 extension Entitlements {
-    /// For a spinner. It stops at `stillChecking`, where the person goes on and so does the restore, and at the end.
+    /// For a spinner.
+    ///
+    /// It stops at `stillChecking`, where the person goes on and so does the restore, and at the end.
     public enum Step: Sendable {
         case askingStore, sending, checking, waiting(seconds: Double), stillChecking(Restore)
     }
+
+    public typealias OnStep = @MainActor @Sendable (Step) -> Void
 
     /// How a restore ends for a person.
     public enum Ending: String, Sendable { case unlocked, nothing, tryAgain, support }
@@ -299,41 +309,43 @@ extension Entitlements {
 // MARK: StoreKit 2, with RevenueCat where the app has it
 
 #if canImport(StoreKit)
-import StoreKit
-#if canImport(RevenueCat)
-import RevenueCat
-#endif
+    import StoreKit
+    #if canImport(RevenueCat)
+        import RevenueCat
+    #endif
 
-extension Entitlements {
-    /// A tap on Restore: asks the store (which may ask for its password), then restores with all that it has signed.
-    public func restore(onStep: (Step) -> Void = { _ in }) async throws -> Shown {
-        onStep(.askingStore)
-        var clientError: String?
-        do { try await AppStore.sync() } catch StoreKitError.userCancelled {
-            clientError = "cancelled"
-        } catch { clientError = "connection_error" }
-        #if canImport(RevenueCat)
-        do { _ = try await Purchases.shared.restorePurchases() } catch let error as RevenueCat.ErrorCode {
-            clientError = "\(error.errorCode)"
-        } catch { clientError = "connection_error" }
-        #endif
-        var proofs: [Proof] = []
-        for await result in StoreKit.Transaction.currentEntitlements { proofs.append(Proof(value: result.jwsRepresentation)) }
-        // Says which store account is on the device, also that of a person who bought nothing.
-        if let app = try? await AppTransaction.shared {
-            proofs = proofs.prefix(19) + [Proof(kind: "app_transaction", value: app.jwsRepresentation)]
+    extension Entitlements {
+        /// A tap on Restore: asks the store (which may ask for its password), then restores with all that it has signed.
+        public func restore(onStep: OnStep = { _ in }) async throws -> Shown {
+            await onStep(.askingStore)
+            var clientError: String?
+            do { try await AppStore.sync() } catch StoreKitError.userCancelled {
+                clientError = "cancelled"
+            } catch { clientError = "connection_error" }
+            #if canImport(RevenueCat)
+                do { _ = try await Purchases.shared.restorePurchases() } catch let error as RevenueCat.ErrorCode {
+                    clientError = "\(error.errorCode)"
+                } catch { clientError = "connection_error" }
+            #endif
+            var proofs: [Proof] = []
+            for await result in StoreKit.Transaction.currentEntitlements {
+                proofs.append(Proof(value: result.jwsRepresentation))
+            }
+            // Says which store account is on the device, also that of a person who bought nothing.
+            if let app = try? await AppTransaction.shared {
+                proofs = proofs.prefix(19) + [Proof(kind: "app_transaction", value: app.jwsRepresentation)]
+            }
+            return try await restore(proofs, clientError: clientError, onStep: onStep)
         }
-        return try await restore(proofs, clientError: clientError, onStep: onStep)
-    }
 
-    /// After `product.purchase(options: [.appAccountToken(…)])`, and for each of `Transaction.updates`.
-    public func afterPurchase(
-        _ result: VerificationResult<StoreKit.Transaction>,
-        onStep: (Step) -> Void = { _ in }
-    ) async throws -> Shown {
-        let shown = try await afterPurchase(Proof(value: result.jwsRepresentation), onStep: onStep)
-        if shown.ending == .unlocked { await result.unsafePayloadValue.finish() }
-        return shown
+        /// After `product.purchase(options: [.appAccountToken(…)])`, and for each of `Transaction.updates`.
+        public func afterPurchase(
+            _ result: VerificationResult<StoreKit.Transaction>,
+            onStep: OnStep = { _ in }
+        ) async throws -> Shown {
+            let shown = try await afterPurchase(Proof(value: result.jwsRepresentation), onStep: onStep)
+            if shown.ending == .unlocked { await result.unsafePayloadValue.finish() }
+            return shown
+        }
     }
-}
 #endif

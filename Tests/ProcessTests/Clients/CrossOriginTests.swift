@@ -1,0 +1,105 @@
+import HTTPTypes
+import Testing
+
+/// What browsers are answered that ask whether a page may call the API.
+struct CrossOriginTests {
+    private static let origin = "https://app.example.com"
+    private static let settings = ["HTTP_ALLOWED_ORIGINS": "\(origin),http://localhost:5173"]
+
+    private static func with(_ settings: [String: String], _ body: @Sendable (Endpoint, Caller) async throws -> Void)
+        async throws
+    {
+        try await EndpointSite.with(
+            scenario: "customers: [{id: ann, state: active}]\n",
+            users: ["ann"],
+            settings: settings
+        ) { endpoints in
+            let endpoint = try await endpoints.open("serve")
+            try await body(endpoint, try await endpoints.caller("ann", at: endpoint))
+            try await endpoint.close()
+        }
+    }
+
+    private static func preflight(_ endpoint: Endpoint, _ path: String, from origin: String?) async throws -> HTTPAnswer
+    {
+        var fields = ["Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"]
+        fields["Origin"] = origin
+        return try await endpoint.ask(.options, path, fields)
+    }
+
+    @Test func `A page of a listed origin may call what is for apps, and read every answer`() async throws {
+        try await Self.with(Self.settings) { endpoint, ann in
+            for (path, methods) in [
+                ("/v1/restores", "POST"), ("/v1/restores/x?wait=25", "GET"), ("/v1/restores/x/events", "GET"),
+                ("/v1/entitlement", "GET"), ("/v1/tickets", "GET"), ("/v1/tickets/x/replies", "POST"),
+                ("/v1/releases", "POST"),
+            ] {
+                let answer = try await Self.preflight(endpoint, path, from: "http://localhost:5173")
+                #expect(answer.status == 204 && answer.body.isEmpty, "\(path): \(answer)")
+                #expect(answer["Access-Control-Allow-Origin"] == "http://localhost:5173")
+                #expect(answer["Access-Control-Allow-Methods"] == methods, "\(path)")
+                #expect(
+                    answer["Access-Control-Allow-Headers"]
+                        == "Authorization, Content-Type, Idempotency-Key, Last-Event-ID"
+                )
+                #expect(answer["Access-Control-Max-Age"] == "600" && answer["Vary"] == "Origin")
+                #expect(answer["Access-Control-Allow-Credentials"] == nil)
+            }
+            let listed = ["Origin": Self.origin]
+            let taken = try await ann.ask(.post, "/v1/restores", listed)
+            let seen: SeenRestore = try taken.decode()
+            for (answer, status) in [
+                (taken, 202), (try await ann.ask(.get, seen.path, listed), 200),
+                (try await ann.ask(.get, "/v1/entitlement", listed), 200),
+                (try await ann.ask(.get, "/v1/restores/nonsense", listed), 404),
+                (try await ann.ask(.get, "/v1/nowhere", listed), 404),
+                (try await ann.ask(.put, "/v1/entitlement", listed), 405),
+                (try await endpoint.ask(.get, "/v1/entitlement", listed), 401),
+                (try await ann.ask(.post, "/v1/restores", listed, body: "{"), 400),
+            ] {
+                #expect(answer.status == status, "\(answer)")
+                #expect(answer["Access-Control-Allow-Origin"] == Self.origin, "\(answer)")
+                #expect(answer["Access-Control-Expose-Headers"] == "Location, Retry-After")
+                #expect(answer["Vary"]?.hasSuffix("Origin") == true, "\(answer)")
+            }
+            #expect(taken["Vary"] == "Accept-Language, Origin")
+        }
+    }
+
+    @Test func `No other page may, no page may call what is not for apps, and by default none may anything`()
+        async throws
+    {
+        try await Self.with(Self.settings) { endpoint, ann in
+            for origin in [
+                "https://app.example.com.evil.example", "https://app.example.co", "http://app.example.com", "null",
+                "https://app.example.com:443", "HTTPS://APP.EXAMPLE.COM",
+                "https://app.example.com, http://localhost:5173",
+                "*",
+            ] {
+                let asked = try await Self.preflight(endpoint, "/v1/entitlement", from: origin)
+                #expect(asked.status == 405 && asked["Access-Control-Allow-Origin"] == nil, "\(origin): \(asked)")
+                let read = try await ann.ask(.get, "/v1/entitlement", ["Origin": origin])
+                #expect(read.status == 200 && read["Access-Control-Allow-Origin"] == nil, "\(origin)")
+                #expect(read["Vary"]?.hasSuffix("Origin") == true, "a cache must not give it to a listed page")
+            }
+            for path in [
+                "/v1/webhooks/revenuecat", "/v1/webhooks/app-store", "/health/live", "/health/ready", "/openapi.json",
+            ] {
+                let asked = try await Self.preflight(endpoint, path, from: Self.origin)
+                #expect(asked.status == 405 || asked.status == 404, "\(path): \(asked)")
+                #expect(asked["Access-Control-Allow-Origin"] == nil && asked["Vary"] == nil, "\(path)")
+            }
+            let plain = try await endpoint.ask(.options, "/v1/entitlement", ["Origin": Self.origin])
+            #expect(plain.status == 405, "it asks for no method")
+        }
+        try await Self.with([:]) { endpoint, ann in
+            let asked = try await Self.preflight(endpoint, "/v1/entitlement", from: Self.origin)
+            let read = try await ann.ask(.get, "/v1/entitlement", ["Origin": Self.origin])
+            #expect(asked.status == 405 && read.status == 200)
+            for answer in [asked, read] {
+                #expect(answer["Access-Control-Allow-Origin"] == nil && answer["Access-Control-Expose-Headers"] == nil)
+            }
+            #expect(asked["Vary"] == nil)
+        }
+    }
+}
