@@ -4,10 +4,11 @@
 Of each file: the requests it sends, the members it reads and whether they may be null, the words it compares with, the endings
 of a restore, and what follows each status. Prints every difference, and ends with 1 where there is one.
 
-    Tests/Checks/check_clients.py [--compile]
+    Tests/Checks/check_clients.py [--compile | --kotlin FOLDER SOURCE]
 
 --compile   also compiles the Swift package, the TypeScript file, and the Kotlin file; what they call of StoreKit, RevenueCat and
             Google Play Billing is declared in the folder clients. There is no compiler for Dart: that file is checked by its names alone.
+--kotlin    compiles the Kotlin client with a program that calls it, and prints the class path to run it by.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,7 +38,7 @@ READ = {"Access": "Entitlement", "Restore": "Restore", "Product": "RestoredProdu
 # The user's case stands in full behind GET /v1/tickets.
 LEFT_OUT = {("Access", "tickets")}
 # Words of the clients' own, and errors of the store's library, which the API takes as text.
-OWN = {"no_answer", "sign_in", "still_checking", "connection_error", "service_unavailable"}
+OWN = {"no_answer", "sign_in", "connection_error", "service_unavailable"}
 # What clients take or send where the service knows it.
 OPTIONAL = {"will_renew", "app_transaction"}
 KOTLIN = ("kotlin-jupyter-kernel", "0.19.0.944")
@@ -220,29 +222,42 @@ def run(*command):
     return [] if done.returncode == 0 else [f"{' '.join(map(str, command[:3]))}…\n{done.stdout[-4000:]}"]
 
 
+def kotlin(folder, *sources):
+    """Compiles sources with the client into a folder; the compiler is installed from PyPI once.
+
+    - Returns: the class path of the result, and what failed.
+    """
+    place = ROOT / ".build/clients"
+    installed = place / f"kotlin-{KOTLIN[1]}"
+    jars = installed / "run_kotlin_kernel/jars"
+    if not jars.exists():
+        with tempfile.TemporaryDirectory() as work:
+            failed = run(sys.executable, "-m", "venv", f"{work}/venv") or run(
+                f"{work}/venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps",
+                "--target", f"{work}/site", "==".join(KOTLIN),
+            )
+            if failed:
+                return "", failed
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.move(f"{work}/site", installed)
+    everything = sorted(jars.glob("*-all.jar")) + sorted(jars.glob("kotlin-stdlib-*.jar"))
+    compiler = os.pathsep.join(map(str, everything + sorted(jars.glob("kotlin-reflect-*.jar"))))
+    libraries = os.pathsep.join(map(str, everything + ["/usr/share/java/com.android.json.jar"]))
+    failed = run(
+        "java", "-cp", compiler, "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-no-stdlib", "-no-reflect", "-Werror", "-cp",
+        libraries, "-d", folder, ROOT / "Tests/Checks/clients/Billing.kt", FILES["kotlin"], *sources,
+    )
+    return os.pathsep.join([str(folder), libraries]), failed
+
+
 def compile_kotlin():
-    folder = ROOT / ".build/clients"
-    jars = folder / f"kotlin-{KOTLIN[1]}/run_kotlin_kernel/jars"
-    json_jar = "/usr/share/java/com.android.json.jar"
+    """Once for what the sources say: it takes longer than all else here."""
     sources = [ROOT / "Tests/Checks/clients/Billing.kt", FILES["kotlin"]]
-    stamp = folder / ("kotlin-" + hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:16])
+    stamp = ROOT / ".build/clients" / ("kotlin-" + hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:16])
     if stamp.exists():
         return []
-    if not jars.exists():
-        target = folder / f"kotlin-{KOTLIN[1]}"
-        failed = run(sys.executable, "-m", "venv", folder / "venv") or run(
-            folder / "venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", "--target",
-            target, "==".join(KOTLIN),
-        )
-        if failed:
-            return failed
-    everything = sorted(jars.glob("*-all.jar")) + sorted(jars.glob("kotlin-stdlib-*.jar"))
-    path = os.pathsep.join(map(str, everything + sorted(jars.glob("kotlin-reflect-*.jar"))))
-    libraries = os.pathsep.join(map(str, everything + [json_jar]))
-    failed = run(
-        "java", "-cp", path, "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-no-stdlib", "-no-reflect", "-Werror", "-cp",
-        libraries, "-d", folder / "kotlin-classes", *sources,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        failed = kotlin(folder)[1]
     if not failed:
         stamp.touch()
     return failed
@@ -276,6 +291,10 @@ COMPILERS = {
 
 
 def main(arguments):
+    if arguments[:1] == ["--kotlin"]:
+        path, failed = kotlin(*arguments[1:])
+        print(*(failed or [path]))
+        return 1 if failed else 0
     faults = []
     for language, path in FILES.items():
         text = path.read_text(encoding="utf-8")

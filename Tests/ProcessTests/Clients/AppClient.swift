@@ -5,6 +5,10 @@ import Testing
 enum AppClient: String, CaseIterable, Sendable {
     case swift
     case typescript
+    case kotlin
+
+    /// Those that are run: a Java machine that starts for each call takes long.
+    static let run: [AppClient] = FaultRuns.isFull ? allCases : [.swift, .typescript]
 
     /// A line that an app says of what it shows.
     struct Line: Decodable, Hashable, Sendable {
@@ -34,17 +38,18 @@ enum AppClient: String, CaseIterable, Sendable {
     // MARK: Building
 
     private static let builds: [AppClient: Task<String, any Error>] = Dictionary(
-        uniqueKeysWithValues: allCases.map { client in (client, Task { try await client.build() }) }
+        uniqueKeysWithValues: run.map { client in (client, Task { try await client.build() }) }
     )
 
-    /// What is started: a program, or a module that node is given.
-    private var product: String { get async throws { try await Self.builds[self]?.value ?? "" } }
+    /// What is started: a program, a module that node is given, or a class path.
+    var product: String { get async throws { try await Self.builds[self]?.value ?? "" } }
 
     private var sources: [String] {
         switch self {
         case .swift: [Self.folder + "/swift/Sources/EntitlementClient.swift", Self.apps + "/main.swift"]
         case .typescript:
             [Self.folder + "/typescript/entitlement-client.ts", Self.folder + "/typescript/tsconfig.json"]
+        case .kotlin: [Self.folder + "/kotlin/EntitlementClient.kt", Self.apps + "/main.kt"]
         }
     }
 
@@ -56,25 +61,36 @@ enum AppClient: String, CaseIterable, Sendable {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in try sources.map(Paths.text).joined().utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
         let place = Paths.package + "/.build/clients/\(rawValue)-\(String(hash, radix: 16))"
-        let product = place + (self == .swift ? "/app" : "/entitlement-client.js")
-        guard !FileManager.default.fileExists(atPath: product) else { return product }
+        let kept = place + "/product"
+        if let product = try? Paths.text(kept) { return product }
         // Moved to its place as a whole: other runs may build at the same time.
         let work = place + "-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: work, withIntermediateDirectories: true)
-        let command =
-            switch self {
-            case .swift:
-                ["swiftc", "-swift-version", "6", "-warnings-as-errors", "-module-name", "App"]
-                    + ["-module-cache-path", work + "/modules", "-o", work + "/app"] + sources
-            case .typescript: ["tsc", "-p", Self.folder + "/typescript", "--outDir", work]
-            }
-        let ending = try await Program(["/usr/bin/env"] + command, environment: Site.environment([:]))
+        let ending = try await Program(["/usr/bin/env"] + command(in: work), environment: Site.environment([:]))
             .ending(within: .seconds(300))
         try #require(ending.code == 0, "the \(rawValue) client does not compile: \(ending)")
+        let product =
+            switch self {
+            case .swift: place + "/app"
+            case .typescript: place + "/entitlement-client.js"
+            case .kotlin: ending.out.trimmingCharacters(in: .newlines).replacing(work, with: place)
+            }
         // By this node reads it as a module.
         try #"{"type": "module"}"#.write(toFile: work + "/package.json", atomically: true, encoding: .utf8)
+        try product.write(toFile: work + "/product", atomically: true, encoding: .utf8)
         if rename(work, place) != 0 { try FileManager.default.removeItem(atPath: work) }
         return product
+    }
+
+    private func command(in work: String) -> [String] {
+        switch self {
+        case .swift:
+            ["swiftc", "-swift-version", "6", "-warnings-as-errors", "-module-name", "App"]
+                + ["-module-cache-path", work + "/modules", "-o", work + "/app"] + sources
+        case .typescript: ["tsc", "-p", Self.folder + "/typescript", "--outDir", work]
+        case .kotlin:
+            ["python3", Paths.package + "/Tests/Checks/check_clients.py", "--kotlin", work, Self.apps + "/main.kt"]
+        }
     }
 
     // MARK: Calling
@@ -91,7 +107,7 @@ enum AppClient: String, CaseIterable, Sendable {
         /// Seconds that its clock is ahead.
         var clock = 0.0
         /// The share of each pause that is waited.
-        var pause = 0.2
+        var pause = 0.5
 
         /// Starts a call.
         func start(_ arguments: String...) async throws -> Program { try await start(arguments) }
@@ -99,7 +115,12 @@ enum AppClient: String, CaseIterable, Sendable {
         func start(_ arguments: [String]) async throws -> Program {
             let product = try await client.product
             let command =
-                client == .swift ? [product] : ["/usr/bin/env", "node", AppClient.apps + "/main.mjs"]
+                switch client {
+                case .swift: [product]
+                case .typescript: ["/usr/bin/env", "node", AppClient.apps + "/main.mjs"]
+                case .kotlin:
+                    ["/usr/bin/env", "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", product, "MainKt"]
+                }
             let environment = [
                 "API": api, "USER_ID": user, "TOKEN": token, "FRESH_TOKEN": freshToken, "FILE": file,
                 "CLOCK": "\(clock)", "PAUSE": "\(pause)", "CLIENT": product,
@@ -129,7 +150,9 @@ enum AppClient: String, CaseIterable, Sendable {
 
         /// What an app has said so far.
         static func lines(_ out: String) throws -> [Line] {
-            try out.split(separator: "\n").map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
+            // The last line may be half written.
+            try out.split(separator: "\n").dropLast(out.hasSuffix("\n") ? 0 : 1)
+                .map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
         }
 
         /// The same device with a clock that is ahead, or behind.

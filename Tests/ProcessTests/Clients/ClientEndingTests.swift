@@ -69,7 +69,7 @@ struct ClientEndingTests {
         ]
     }
 
-    @Test(arguments: AppClient.allCases)
+    @Test(arguments: AppClient.run)
     func `Every outcome is shown as one of four endings, and what support asks is answered`(client: AppClient)
         async throws
     {

@@ -1,4 +1,6 @@
+import Foundation
 import HTTPTypes
+import TestSupport
 import Testing
 
 /// What browsers are answered that ask whether a page may call the API.
@@ -100,6 +102,43 @@ struct CrossOriginTests {
                 #expect(answer["Access-Control-Allow-Origin"] == nil && answer["Access-Control-Expose-Headers"] == nil)
             }
             #expect(asked["Vary"] == nil)
+        }
+    }
+
+    @Test func `A page in a browser restores with the TypeScript client, from a listed origin alone`() async throws {
+        let folder = try Files.makeTemporaryDirectory()
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let client = try await AppClient.typescript.product
+        try FileManager.default.copyItem(atPath: client, toPath: folder + "/client.js")
+        let server = try await Program(
+            ["/usr/bin/env", "python3", "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", folder],
+            environment: Site.environment([:])
+        )
+        let port = try await server.find("its port") { server.out.firstMatch(of: /port (\d+)/)?.1 }
+        try await EndpointSite.with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { endpoints in
+            let endpoint = try await endpoints.open(settings: ["HTTP_ALLOWED_ORIGINS": "http://localhost:\(port)"])
+            let token = try await endpoints.token(#"{"sub": "ann"}"#)
+            let page = """
+                <!doctype html><title>App</title><p>Wait</p><script type="module">
+                import { Entitlements } from "./client.js"
+                const token = async () => "\(token)"
+                const pause = async () => {}
+                const client = new Entitlements(
+                    { api: "http://127.0.0.1:\(endpoint.port)/v1", user: "ann", token, disk: localStorage, pause })
+                const shown = await client.restore([])
+                const access = await client.lastAnswer()
+                document.querySelector("p").textContent =
+                    `Shown: ${shown.ending}, ${shown.restore?.message}, ${access?.type}`
+                </script>
+                """
+            try page.write(toFile: folder + "/index.html", atomically: true, encoding: .utf8)
+            try await Browser.with { browser in
+                try await browser.open("http://localhost:\(port)/")
+                try await browser.wait(forText: "Shown: unlocked, Your subscription is active again., subscriber")
+                try await browser.open("http://127.0.0.1:\(port)/")
+                try await browser.wait(forText: "Shown: tryAgain, undefined, undefined")
+            }
+            try await endpoint.close()
         }
     }
 }

@@ -41,12 +41,19 @@ public struct Entitlements: Sendable {
         do {
             let data = try await send("GET", "/entitlement", tries: 2)
             let access = try Self.decode(Access.self, data)
-            try? JSONEncoder().encode(Kept(user: user, at: now(), answer: data)).write(to: file, options: .atomic)
+            keep(data)
             return access
         } catch Failure.noAnswer(let later) {
             guard let last = lastAnswer() else { throw Failure.noAnswer(retryAfter: later) }
             return last
         }
+    }
+
+    private func keep(_ answer: Data) {
+        // A fresh install has no Application Support yet; and a full disk keeps no answer back.
+        let folder = file.deletingLastPathComponent()
+        try? FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        try? JSONEncoder().encode(Kept(user: user, at: now(), answer: answer)).write(to: file, options: .atomic)
     }
 
     /// The answer on disk, at once: until its `until`, at most three days, and not by a clock that was set back.
