@@ -105,6 +105,26 @@ struct CrossOriginTests {
         }
     }
 
+    @Test func `Each app of several has origins of its own`() async throws {
+        try await AppsSite.with(["default", "games"]) { site in
+            for (name, origin) in [("default", Self.origin), ("games", "https://games.example.com")] {
+                try site.write(name, changing: ["HTTP_ALLOWED_ORIGINS": origin])
+            }
+            let endpoint = try await site.open("serve")
+            try await site.untilAllReady(endpoint)
+            for (path, origin, status) in [
+                ("/v1/entitlement", Self.origin, 204), ("/v1/apps/default/entitlement", Self.origin, 204),
+                ("/v1/apps/games/entitlement", Self.origin, 405), ("/v1/entitlement", "https://games.example.com", 405),
+                ("/v1/apps/games/entitlement", "https://games.example.com", 204),
+            ] {
+                let asked = try await Self.preflight(endpoint, path, from: origin)
+                #expect(asked.status == status, "\(path) from \(origin): \(asked)")
+                #expect(asked["Access-Control-Allow-Origin"] == (status == 204 ? origin : nil))
+            }
+            try await endpoint.close()
+        }
+    }
+
     @Test func `A page in a browser restores with the TypeScript client, from a listed origin alone`() async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
