@@ -25,7 +25,7 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'table', 'DELETE INSERT SELECT UPDATE',
          'acknowledgement alarm asset_run brake brake_minute control decision_log dry_run grant idempotency inbox inbox_body
          inbox_log invariant_check job_history job_request job_status outbox purchase purchase_identifier queue rate_budget
-         request_count schedule shown_proof store_health ticket_status user_sync worker'),
+         request_count schedule shown_proof store_health submitted_account ticket_status user_sync worker'),
         ('worker', 'table', 'INSERT',
          'ticket_event.job_id ticket_event.kind ticket_event.ticket_id'),
         ('worker', 'table', 'INSERT SELECT',
@@ -60,7 +60,8 @@ SELECT apply_privileges(ARRAY(
          partitions_of plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed
          publish_ticket_news reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
          restored_products restored_products_of runs_of set_switch settle_call settle_run settle_transfer spell_inbox
-         stacked_ends standbys start_scheduled step_down surviving_purchase take_asks take_backfill take_lead take_outbox take_part
+         stacked_ends standbys start_scheduled step_down store_accounts surviving_purchase take_asks take_backfill take_lead
+         take_outbox take_part
          take_requests ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),

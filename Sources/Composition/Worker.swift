@@ -109,10 +109,14 @@ package struct Worker: Service {
         let apply = Apply(pool: pool, settings: applySettings, logger: logger)
         let inbox = Inbox(pool: pool)
         let acknowledger = stores.acknowledger
+        let accountSearch = AccountSearch(pool: pool, publishes: settings.apply.publishes)
+        // What only observes opens no ticket.
+        let searchesAccounts = settings.apply.decision.mode != .observe
         let isIdle: @Sendable () async throws -> Bool = {
             // The inbox first: what leaves it stands in the queue with the same commit.
             if try await inbox.hasNew(orAsks: reader.resolve != nil) { return false }
             guard try await queue.isIdle() else { return false }
+            if searchesAccounts, try await accountSearch.hasOpen() { return false }
             return try await acknowledger?.records.hasOpen() != true
         }
         let dequeuer = Dequeuer(
@@ -166,6 +170,7 @@ package struct Worker: Service {
             )
             .service(wokenBy: signals.assets),
             acknowledger,
+            searchesAccounts ? accountSearch.service(wokenBy: signals.accounts, logger: logger) : nil,
             InboxProcessor(
                 inbox,
                 dequeue: dequeue,

@@ -9,6 +9,8 @@ package struct ClaimFindings: Sendable, Hashable {
     package var unreadable: Set<Store> = []
     /// Proofs that did not verify, by kind and fault.
     package var refusals: [String] = []
+    /// The store accounts of the user's devices; each once.
+    package var accounts: [SubmittedAccount] = []
 }
 
 /// A purchase that a typed id led to.

@@ -278,15 +278,22 @@ private struct Refusal {
 
 /// The answer where every store was read to the end, and nothing of it is the user's.
 private func nothing(_ summary: AccessSummary, _ input: DecisionInput) -> Refusal {
-    let key = nothingKey(summary)
+    let key = nothingKey(summary, input)
+    let explanation =
+        switch key {
+        case .nothingSandbox:
+            "Every store was read to the end; purchases of a store's sandbox do not count for this user."
+        case .nothingOtherStoreAccount:
+            "Every store was read to the end, and none gives this user access; no purchase of the user is on record under"
+                + " the store account of the device."
+        default: "Every store was read to the end, and none gives this user access."
+        }
     return Refusal(
         rule: .noAccess,
         outcome: .nothingToRestore,
         messageKey: key,
         tickets: unprovenTickets(input),
-        explanation: key == .nothingSandbox
-            ? "Every store was read to the end; purchases of a store's sandbox do not count for this user."
-            : "Every store was read to the end, and none gives this user access."
+        explanation: explanation
     )
 }
 
@@ -303,7 +310,7 @@ private func endedKey(_ summary: AccessSummary) -> MessageKey {
 }
 
 /// The most helpful thing to say about purchases that give no access; a card to update beats "nothing found".
-private func nothingKey(_ summary: AccessSummary) -> MessageKey {
+private func nothingKey(_ summary: AccessSummary, _ input: DecisionInput) -> MessageKey {
     let words = summary.endedWords.union(summary.unownedEndedWords)
     if words.contains(.inBillingRetry) { return .nothingBillingRetry }
     if summary.hasPending { return .nothingPendingPayment }
@@ -311,5 +318,5 @@ private func nothingKey(_ summary: AccessSummary) -> MessageKey {
     if words.contains(.refunded) { return .nothingRefunded }
     if words.contains(.expired) { return .nothingExpired }
     if summary.hasSandboxOnly { return .nothingSandbox }
-    return .nothing
+    return input.usesOtherStoreAccount ? .nothingOtherStoreAccount : .nothing
 }

@@ -52,6 +52,21 @@ package struct DecisionInput: Sendable {
             && (!item.isSandbox || sandbox == .allowed)
     }
 
+    /// Whether the user's device is signed in to a store account under which no purchase of the user is on record.
+    ///
+    /// Other users' purchases under it make no difference: the user must not learn of them.
+    package var usesOtherStoreAccount: Bool {
+        let devices = submittedAccounts.compactMap(\.hash)
+        guard !devices.isEmpty else { return false }
+        let own = zip(reading.observations, attributions).filter { $1.counts }.compactMap { $0.0.storeAccount?.hash }
+        return Set(own + ledger.compactMap(\.storeAccount)).isDisjoint(with: devices)
+    }
+
+    /// The store accounts of the user's devices that count: as purchases of a sandbox, such an account only for its testers.
+    package var submittedAccounts: [SubmittedAccount] {
+        reading.claims.accounts.filter { !$0.isSandbox || sandbox == .allowed }
+    }
+
     private func canExplain(_ item: some AccessItem) -> Bool {
         (!item.isSandbox || sandbox != .none) && item.canExplain
             && (item.entitlements.isEmpty || catalog.mapping(of: item.entitlements) != .noAccess)

@@ -1,3 +1,5 @@
+package import FoundationEssentials
+
 /// A name by which a store, or RevenueCat, knows a purchase; unique in (store, environment).
 package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
     package var value: String
@@ -175,17 +177,39 @@ package struct Observation: Hashable, Sendable {
     package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
 }
 
-/// Tells whether two items of a reading belong to one account of a store: no fact of a purchase, and not kept.
+/// Tells whether two items of a reading belong to one account of a store: no fact of a purchase, and only kept as a hash.
 package struct StoreAccount: Hashable, Sendable {
     /// The id that the store was asked for: all items of one answer belong to one account.
     package var answer: String
-    /// The store's own name for the account in this app, where it gives one.
+    /// The store's own name for the account in this app, where it gives one; never shown, never logged.
     package var id: String?
+    /// The keyed hash under which our records know it, once they were asked.
+    package var hash: UUID?
 
     package init(answer: String, id: String? = nil) {
         self.answer = answer
         self.id = id
     }
+}
+
+/// The store account of the device, as a verified app transaction names it.
+package struct SubmittedAccount: Hashable, Sendable {
+    /// The store's own name for the account in this app; never shown, never logged.
+    package var id: String
+    /// As in the ledger.
+    package var environment: String
+    /// The bundle id.
+    package var app: String
+    /// The keyed hash under which our records know it, once they were asked.
+    package var hash: UUID?
+
+    package init(id: String, environment: String, app: String) {
+        self.id = id
+        self.environment = environment
+        self.app = app
+    }
+
+    package var isSandbox: Bool { environment != "production" }
 }
 
 /// A sale that Google Play takes back unless it is acknowledged in time.

@@ -10,6 +10,8 @@ package struct PrevailingItem: Hashable, Sendable {
     /// The app that the store itself names, and RevenueCat's project: each by the next best item that says it.
     package var storeApp: String?
     package var revenueCatProject: String?
+    /// The store account that it was bought with, by the next best item whose account has a hash.
+    package var storeAccount: StoreAccount?
     /// The newest version that a store gave to any of the items.
     package var statedAt: Instant?
 
@@ -29,6 +31,7 @@ package struct PrevailingItem: Hashable, Sendable {
         lookupID = ranked.lazy.compactMap { items[$0.place].lookupID }.first
         storeApp = ranked.lazy.compactMap { items[$0.place].storeApp }.first
         revenueCatProject = ranked.lazy.compactMap { items[$0.place].revenueCatProject }.first
+        storeAccount = ranked.lazy.compactMap { items[$0.place].storeAccount }.first { $0.hash != nil }
         statedAt = items.compactMap(\.statedAt).max()
     }
 

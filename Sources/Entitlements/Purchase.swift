@@ -1,3 +1,5 @@
+package import FoundationEssentials
+
 /// A ledger row: one lineage through renewals and upgrades, with one owner.
 package struct Purchase: Hashable, Sendable {
     package var id: Int64
@@ -29,6 +31,8 @@ package struct Purchase: Hashable, Sendable {
     package var accountKey: Int64?
     /// The project of RevenueCat's that listed it last.
     package var revenueCatProject: String?
+    /// The keyed hash of the store account that it was bought with.
+    package var storeAccount: UUID?
 
     package init(
         id: Int64,

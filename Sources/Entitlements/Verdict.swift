@@ -31,6 +31,7 @@ package enum MessageKey: String, Sendable, CaseIterable {
     case nothingEndedBillingRetry = "nothing.ended.billing_retry"
     case nothingEndedPaused = "nothing.ended.paused"
     case nothingSandbox = "nothing.sandbox"
+    case nothingOtherStoreAccount = "nothing.other_store_account"
     case restoreInAppSignedIn = "restore_in_app_signed_in"
     case signInNeeded = "sign_in_needed"
     case mismatch
@@ -134,6 +135,28 @@ package struct TicketRequest: Hashable, Sendable {
     package var isUrgent = false
     /// The claimant has shown a proof.
     package var isSubmitted = true
+
+    package init(
+        kind: Kind,
+        purchase: Int64? = nil,
+        ownerKey: Int64? = nil,
+        ownerID: String? = nil,
+        store: String? = nil,
+        originalID: String? = nil,
+        deadline: Instant? = nil,
+        isUrgent: Bool = false,
+        isSubmitted: Bool = true
+    ) {
+        self.kind = kind
+        self.purchase = purchase
+        self.ownerKey = ownerKey
+        self.ownerID = ownerID
+        self.store = store
+        self.originalID = originalID
+        self.deadline = deadline
+        self.isUrgent = isUrgent
+        self.isSubmitted = isSubmitted
+    }
 
     package var isVisible: Bool {
         switch kind {

@@ -1,5 +1,5 @@
 package import Entitlements
-import FoundationEssentials
+package import FoundationEssentials
 package import Postgres
 import Queue
 
@@ -190,11 +190,27 @@ package enum LedgerReads {
         return facts
     }
 
+    /// The keyed hashes of store accounts, each named by its environment and its id.
+    package static func storeAccounts(
+        _ names: [String],
+        on connection: PostgresConnection
+    ) async throws -> [String: UUID] {
+        guard !names.isEmpty else { return [:] }
+        var hashes: [String: UUID] = [:]
+        for row in try await connection.query(
+            "SELECT a.name, a.hash FROM entitlement_sync.store_accounts(\(names)) AS a"
+        ) {
+            let (name, hash) = try row.decode(String.self, UUID.self)
+            hashes[name] = hash
+        }
+        return hashes
+    }
+
     private static let columns = """
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
         array_to_string(p.entitlements, E'\\x1f') AS entitlements, p.period_ends_at, p.end_announced,
         p.ownership = 'family_shared' AS is_family_shared, p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
-        p.source, p.account_key, p.revenuecat_project, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f') AS carried
+        p.source, p.account_key, p.revenuecat_project, p.store_account, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f') AS carried
         """
 
     /// The purchases that the users own, and those that came from them lately; each once.
@@ -308,6 +324,7 @@ package enum LedgerReads {
         purchase.source = Store(rawValue: source) ?? .revenueCat
         purchase.accountKey = try row["account_key"]
         purchase.revenueCatProject = try row["revenuecat_project"]
+        purchase.storeAccount = try row["store_account"]
         return purchase
     }
 }

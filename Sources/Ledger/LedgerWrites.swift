@@ -39,12 +39,12 @@ package enum LedgerWrites {
             INSERT INTO entitlement_sync.purchase
                    (id, owner_key, owner_since, observed_at, period_ends_at, gives_access, end_announced, source, store,
                     environment, kind, status, ownership, renewal, product_id, owner_rule, lookup_id, stated_at, account_key,
-                    store_app, revenuecat_project, entitlements)
+                    store_app, revenuecat_project, store_account, entitlements)
             SELECT n.id, CASE WHEN n.is_accounts THEN (\(rawSQL: account)) ELSE n.owner_key END, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
                    n.source, n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
                    n.lookup_id, n.stated_at,
                    CASE WHEN n.is_named THEN n.owner_key WHEN n.by_account THEN (\(rawSQL: account)) END,
-                   n.store_app, n.project, coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
+                   n.store_app, n.project, n.store_account, coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
                           \(zip(items, new).map { AccessSummary.announces($0, at: $1.askedAt) }),
@@ -54,10 +54,10 @@ package enum LedgerWrites {
                           \(items.map(\.source.rawValue)), \(items.map(\.lookupID)),
                           \(items.map { $0.statedAt?.timestamp }), \(new.map(\.account)), \(new.map(\.isAccounts)),
                           \(new.map(\.isNamed)), \(new.map(\.isByAccount)), \(items.map(\.storeApp)),
-                          \(items.map(\.revenueCatProject)))
+                          \(items.map(\.revenueCatProject)), \(items.map { $0.storeAccount?.hash }))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, end_announced, store, environment,
                         kind, status, ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at,
-                        account, is_accounts, is_named, by_account, store_app, project)
+                        account, is_accounts, is_named, by_account, store_app, project, store_account)
             """
         // A number that another process took: after a failover a block of them may be given twice.
         return [PostgresRequest(query) { $0.sqlState == SQLState.uniqueViolation ? LedgerRace() : $0 as any Error }]
@@ -109,6 +109,7 @@ package enum LedgerWrites {
                    source = n.source, lookup_id = coalesce(n.lookup_id, p.lookup_id),
                    store_app = coalesce(n.store_app, p.store_app),
                    revenuecat_project = coalesce(n.project, p.revenuecat_project),
+                   store_account = coalesce(n.store_account, p.store_account),
                    stated_at = greatest(n.stated_at, p.stated_at),
                    account_key = CASE WHEN n.is_named THEN n.owner_key ELSE p.account_key END,
                    observed_at = n.observed_at, period_ends_at = n.period_ends_at, gives_access = n.gives_access,
@@ -133,10 +134,10 @@ package enum LedgerWrites {
                           \(known.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),
                           \(items.map(\.source.rawValue)), \(items.map(\.lookupID)),
                           \(items.map { $0.statedAt?.timestamp }), \(known.map(\.isNamed)), \(items.map(\.storeApp)),
-                          \(items.map(\.revenueCatProject)))
+                          \(items.map(\.revenueCatProject)), \(items.map { $0.storeAccount?.hash }))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, announced, store, kind, status,
                         ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at, is_named,
-                        store_app, project)
+                        store_app, project, store_account)
              \(rawSQL: row(of: "purchase", where: "id"))
              WHERE p.ctid = found.place AND p.observed_at <= n.observed_at
             """
@@ -214,6 +215,7 @@ package enum LedgerWrites {
                            account_key = coalesce(p.account_key, f.account_key),
                            lookup_id = coalesce(p.lookup_id, f.lookup_id), store_app = coalesce(p.store_app, f.store_app),
                            revenuecat_project = coalesce(p.revenuecat_project, f.revenuecat_project),
+                           store_account = coalesce(p.store_account, f.store_account),
                            stated_at = greatest(p.stated_at, f.stated_at),
                            transferred_at = greatest(p.transferred_at, f.transferred_at)
                       FROM entitlement_sync.purchase AS f

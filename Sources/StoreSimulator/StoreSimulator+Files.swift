@@ -7,7 +7,8 @@ extension StoreSimulator {
     /// - `stores.env`: the variables of all stores, and of those who send events, a line each.
     /// - The keys, certificates and accounts that these name.
     /// - `proofs.tsv`: `kind`, of what, and the proof, with tabs between: a `storekit_jws` for each transaction, an
-    ///   `app_receipt` for each Apple account in both generations' newer form, an `onside_history` for each account.
+    ///   `app_receipt` in both generations' newer form and an `app_transaction` for each Apple account, an `onside_history`
+    ///   for each account.
     /// - `tokens.tsv`: users and their ID tokens, with a tab between: the customers that the scenario lists, and the first
     ///   20 of each block of others, each under all ids that are not anonymous. They live for an hour.
     ///
@@ -86,6 +87,7 @@ extension StoreSimulator {
                 }
                 let receipt = try account.receipt(bundleID: state.scenario.appStore.bundleID, nowMs: nowMs)
                 lines += "app_receipt\t\(account.id)\t\(receipt)\n"
+                lines += "app_transaction\t\(account.id)\t\(try writer.appTransaction(of: account))\n"
             }
             for account in Set(state.onside.orders.values.compactMap(\.scenario.shownBy)).sorted() {
                 lines += "onside_history\t\(account)\t\(try state.onside.history(account: account, nowMs: nowMs))\n"

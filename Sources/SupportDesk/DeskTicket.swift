@@ -68,6 +68,25 @@ package struct DeskTicket: Decodable, Sendable {
         package var state: String
     }
 
+    /// What is on record of the case's store accounts and of the claimant's sign-in, read together with the ticket.
+    package struct AccountFacts: Decodable, Sendable, Hashable {
+        /// `same`, `family` or `other`; `nil`: a store account is not known.
+        package var relation: String?
+        /// How many users have each store account, at most 100.
+        package var purchaseUsers: Int?
+        package var claimantUsers: Int?
+        /// How and when the claimant had signed in, by the newest restore about the case.
+        package var provider: String?
+        package var signedInAt: String?
+
+        enum CodingKeys: String, CodingKey {
+            case relation, provider
+            case purchaseUsers = "purchase_users"
+            case claimantUsers = "claimant_users"
+            case signedInAt = "signed_in_at"
+        }
+    }
+
     package struct Evidence: Decodable, Sendable {
         package var claimant: CaseEvidence.Account
         package var owner: CaseEvidence.Account?
@@ -130,6 +149,7 @@ package struct DeskTicket: Decodable, Sendable {
     package var originalID: String?
     /// The app that the purchase was seen in, by its store's name; else RevenueCat's project.
     package var storeApp: String?
+    package var accountFacts: AccountFacts?
     package var touches: Int
     package var createdAt: String
     package var deadline: String?
@@ -167,6 +187,7 @@ package struct DeskTicket: Decodable, Sendable {
         case suggested, reason, evidence, events, replies, linked, tokens
         case originalID = "original_id"
         case storeApp = "store_app"
+        case accountFacts = "account_facts"
         case createdAt = "created_at"
         case holderUntil = "assigned_until"
         case ownerUntil = "owner_until"

@@ -1,6 +1,7 @@
-import Entitlements
+package import Entitlements
 package import FoundationEssentials
 package import Postgres
+import Queue
 
 /// What a user's app gets at its launch.
 package struct EntitlementAnswer: Sendable, Hashable {
@@ -44,6 +45,9 @@ package struct RestoreWish: Sendable {
     package var productIDs: [String]?
     package var idempotencyKey: String?
     package var origin: String?
+    /// How and when the user signed in to the app, as their token says; kept for agents, and no part of the request.
+    package var signInProvider: String?
+    package var signedInAt: Instant?
 
     package init(
         userID: String,
@@ -116,7 +120,8 @@ package struct AppRequests: Sendable {
                        \(wishes.map(\.userID)), \(wishes.map(\.proofs)), \(wishes.map(\.clientError)),
                        \(wishes.map { $0.productIDs.map(JSONList.text) }), \(wishes.map(\.idempotencyKey)),
                        \(wishes.map(\.origin)), asker => \(asker),
-                       patience => \(patience)) AS a
+                       patience => \(patience), providers => \(wishes.map(\.signInProvider)),
+                       signed_in_at => \(wishes.map { $0.signedInAt?.timestamp })) AS a
             """
         )
         var answers = [Result<Accepted, PostgresError>](

@@ -8,7 +8,7 @@ import Testing
     private static let languages = ["de", "en", "es", "fr", "ja", "pt", "zh"]
     private static let reference = "R-7K2M-QX4D"
     /// Messages that lead to people.
-    private static let leading: Set<MessageKey> = [.nothing, .mismatch, .notEligible]
+    private static let leading: Set<MessageKey> = [.nothing, .nothingOtherStoreAccount, .mismatch, .notEligible]
 
     private func text(_ messages: Messages, _ key: MessageKey, in language: String) throws -> String {
         try #require(messages.text(for: key.rawValue, in: language, reference: Self.reference), "\(key) in \(language)")

@@ -39,13 +39,16 @@ BEGIN
     PERFORM erase_texts(known);
     DELETE FROM idempotency AS i WHERE i.user_key = known;
     DELETE FROM shown_proof AS s WHERE s.user_key = known;
+    DELETE FROM submitted_account AS a WHERE a.user_key = known;
+    UPDATE purchase AS p SET store_account = NULL WHERE p.owner_key = known AND p.store_account IS NOT NULL;
     UPDATE "grant" AS g SET reason = '(erased)' WHERE g.user_key = known;
 
     jobs := ARRAY(SELECT h.id FROM job_history AS h WHERE h.user_key = known)
          || ARRAY(SELECT x.id FROM queue AS q
                    CROSS JOIN LATERAL unnest(ARRAY[q.restore_id, q.restore_next, q.reconcile_id, q.reconcile_next]) AS x(id)
                    WHERE q.user_key = known AND x.id IS NOT NULL);
-    UPDATE job_request AS r SET proofs = NULL, client_error = NULL, product_ids = NULL, reason = NULL
+    UPDATE job_request AS r
+       SET proofs = NULL, client_error = NULL, product_ids = NULL, reason = NULL, sign_in_provider = NULL, signed_in_at = NULL
      WHERE r.id = ANY (jobs);
 
     DELETE FROM outbox AS o WHERE o.user_key = known;

@@ -16,7 +16,8 @@ $$;
 COMMENT ON FUNCTION request_restore IS
 'Enqueues a restore in the caller''s transaction and returns its job id. A restore that is queued already is joined.
 proofs: at most 20 of {"store", "kind", "value"}. Kinds that prove: storekit_jws, app_receipt, purchase_token, '
-'onside_history. Kinds that are only reported: transaction_id, order_id, onside_order_id.
+'onside_history. Kinds that are only reported: transaction_id, order_id, onside_order_id. app_transaction names the store account of '
+'the device and no purchase.
 client_error: the error that the SDK reported, by name or code, such as receipt_already_in_use.
 product_ids: which restored products are listed for delivery; null lists all.
 idempotency_key: at most 255 characters; the same key with the same content returns the same job for seven days.
@@ -88,18 +89,19 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = 'ES002', MESSAGE = format('proofs[%s].store: unknown store', n),
                 HINT = 'Use app_store, google_play or onside.';
         END IF;
-        IF proof ->> 'kind' NOT IN ('storekit_jws', 'app_receipt', 'purchase_token', 'onside_history',
+        IF proof ->> 'kind' NOT IN ('storekit_jws', 'app_receipt', 'purchase_token', 'onside_history', 'app_transaction',
                                     'onside_order_id', 'transaction_id', 'order_id') THEN
             RAISE EXCEPTION USING ERRCODE = 'ES002', MESSAGE = format('proofs[%s].kind: unknown kind', n),
-                HINT = 'Use storekit_jws, app_receipt, purchase_token, onside_history, onside_order_id, '
+                HINT = 'Use storekit_jws, app_receipt, purchase_token, onside_history, app_transaction, onside_order_id, '
                        'transaction_id or order_id.';
         END IF;
-        IF (proof ->> 'kind' IN ('storekit_jws', 'app_receipt') AND proof ->> 'store' <> 'app_store')
+        IF (proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'app_transaction') AND proof ->> 'store' <> 'app_store')
            OR (proof ->> 'kind' = 'purchase_token' AND proof ->> 'store' <> 'google_play')
            OR (proof ->> 'kind' IN ('onside_history', 'onside_order_id') AND proof ->> 'store' <> 'onside') THEN
             RAISE EXCEPTION USING ERRCODE = 'ES002',
                 MESSAGE = format('proofs[%s].store: this kind is not one of that store', n),
-                HINT = 'storekit_jws and app_receipt are app_store''s, purchase_token is google_play''s, onside_… onside''s.';
+                HINT = 'storekit_jws, app_receipt and app_transaction are app_store''s, purchase_token is google_play''s, '
+                       'onside_… onside''s.';
         END IF;
         IF length(proof ->> 'value') > 1048576 THEN
             RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = format('proofs[%s].value: longer than 1 MiB', n),
@@ -109,7 +111,7 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = format('proofs[%s].value: longer than 255', n),
                 HINT = 'An order or transaction id is a short text.';
         END IF;
-        IF proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'purchase_token') THEN
+        IF proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'purchase_token', 'app_transaction') THEN
             plain := plain_proof(proof ->> 'kind', proof ->> 'value');
             IF plain IS NULL THEN
                 RAISE EXCEPTION USING ERRCODE = 'ES002',
@@ -119,6 +121,8 @@ BEGIN
                                                  'three parts with dots between them.'
                         WHEN 'app_receipt' THEN 'Send the base64 of the whole app receipt, as the file at appStoreReceiptURL '
                                                 'holds it.'
+                        WHEN 'app_transaction' THEN 'Send the jwsRepresentation of AppTransaction.shared as StoreKit gives it, '
+                                                    'all of it: three parts with dots between them.'
                         ELSE 'Send the purchaseToken of Play''s Purchase alone: at most 1000 letters, digits, dots, hyphens '
                              'and underscores.' END;
             END IF;
@@ -150,16 +154,21 @@ BEGIN
         RETURN NULL;
     END IF;
     -- `eyJ` begins the base64 of a JSON header. Google's tokens have two parts, a JWS has three.
-    IF dense ~ '^[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+[.][A-Za-z0-9_-]+$' AND (kind = 'storekit_jws' OR dense ~ '^eyJ') THEN
+    IF dense ~ '^[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+[.][A-Za-z0-9_-]+$'
+       AND (kind IN ('storekit_jws', 'app_transaction') OR dense ~ '^eyJ') THEN
         says := signed_payload(dense);
-        -- Renewal info, notifications and app transactions are signed too, but are no transactions. A real transaction is long, because
-        -- it holds certificates, and its signature has 86 characters: a shorter one was cut off.
-        IF says ?| ARRAY['autoRenewProductId', 'autoRenewStatus', 'notificationType', 'notificationUUID', 'receiptType']
+        -- Renewal info and notifications are signed too, but are neither transactions nor app transactions. A real signed text is
+        -- long, because it holds certificates, and its signature has 86 characters: a shorter one was cut off.
+        IF says ?| ARRAY['autoRenewProductId', 'autoRenewStatus', 'notificationType', 'notificationUUID']
                AND NOT says ? 'transactionId'
            OR length(dense) > 1000 AND length(split_part(dense, '.', 3)) < 86 THEN
             RETURN NULL;
         END IF;
-        RETURN jsonb_build_object('store', 'app_store', 'kind', 'storekit_jws', 'value', dense);
+        RETURN jsonb_build_object('store', 'app_store', 'kind',
+            -- Only an app transaction has a receipt's type; an app that sends the one for the other means it well.
+            CASE WHEN says ? 'transactionId' THEN 'storekit_jws' WHEN says ? 'receiptType' OR kind = 'app_transaction'
+                 THEN 'app_transaction' ELSE 'storekit_jws' END,
+            'value', dense);
     END IF;
     IF dense ~ '^MI[A-Za-z0-9+/=_-]+$' AND (kind = 'app_receipt' OR length(dense) > 1000 OR dense ~ '[+/=]')
        OR kind = 'app_receipt' AND NOT is_wrapped THEN
@@ -167,6 +176,9 @@ BEGIN
         -- Base64 of JSON, of a property list or of base64 is no receipt.
         RETURN CASE WHEN receipt !~ '^(e[wy]|TUl)'
                     THEN jsonb_build_object('store', 'app_store', 'kind', 'app_receipt', 'value', receipt) END;
+    END IF;
+    IF kind = 'app_transaction' THEN
+        RETURN NULL;
     END IF;
     IF (kind = 'purchase_token' OR is_wrapped) AND dense ~ '^[A-Za-z0-9._-]+$' AND length(dense) <= 1000
        AND dense NOT IN ('.', '..') AND dense !~ '^eyJ' THEN
@@ -301,9 +313,10 @@ BEGIN
 END
 $$;
 
--- Deletes request counts after five minutes, and digests of proofs after two days.
+-- Deletes request counts after five minutes, digests of proofs after two days, and store accounts of devices after 400.
 CREATE OR REPLACE FUNCTION forget_requests() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM request_count AS c WHERE c.began < now() - interval '5 minutes';
     DELETE FROM shown_proof AS s WHERE s.shown_at < now() - interval '2 days';
+    DELETE FROM submitted_account AS a WHERE a.submitted_at < now() - interval '400 days';
 $$;

@@ -4,6 +4,7 @@
 -- submits no new proof gets the id of the last one. `proofs` and `product_ids` are JSON. `is_new`: the job was queued by this call.
 -- A refused request does not affect the others: `state` (an SQLSTATE), `message` and `hint` say why. A user that stays locked for
 -- `patience` milliseconds is refused with 55P03; after four, so is the rest. `asker`: the notification's payload, marks the own process.
+-- `providers`, `signed_in_at`: how and when users had signed in to the app; kept for agents, and no part of the request.
 CREATE OR REPLACE FUNCTION app_restores(
     user_ids         text[],
     proofs           text[],
@@ -13,7 +14,9 @@ CREATE OR REPLACE FUNCTION app_restores(
     origins          text[],
     daily            integer DEFAULT 10,
     asker            text DEFAULT '',
-    patience         integer DEFAULT 10
+    patience         integer DEFAULT 10,
+    providers        text[] DEFAULT '{}',
+    signed_in_at     timestamptz[] DEFAULT '{}'
 ) RETURNS TABLE (place integer, id uuid, is_new boolean, state text, message text, hint text)
 -- Generic plans, because planning over the partitions of the history takes longer than running. `lock_timeout` is named here so that
 -- the value set below ends with the call.
@@ -26,8 +29,9 @@ DECLARE
 BEGIN
     PERFORM set_config('lock_timeout', patience::text, true);
     FOR wish IN
-        SELECT w.* FROM unnest(user_ids, proofs, client_errors, product_ids, idempotency_keys, origins) WITH ORDINALITY
-                        AS w(user_id, proofs, client_error, product_ids, idempotency_key, origin, place)
+        SELECT w.* FROM unnest(user_ids, proofs, client_errors, product_ids, idempotency_keys, origins, providers, signed_in_at)
+                        WITH ORDINALITY AS w(user_id, proofs, client_error, product_ids, idempotency_key, origin, provider,
+                                             signed_in_at, place)
          -- Sorted, because two callers that lock the same users in different orders could deadlock.
          ORDER BY (SELECT u.user_key FROM user_sync AS u WHERE u.user_id = w.user_id), w.user_id, w.place
     LOOP
@@ -49,7 +53,7 @@ BEGIN
               FROM restore_of(user_key_of(wish.user_id), wish.proofs::jsonb, wish.client_error,
                               CASE WHEN wish.product_ids IS NOT NULL
                                    THEN ARRAY(SELECT jsonb_array_elements_text(wish.product_ids::jsonb)) END,
-                              wish.idempotency_key, wish.origin, daily, asker) AS r;
+                              wish.idempotency_key, wish.origin, daily, asker, wish.provider, wish.signed_in_at) AS r;
         EXCEPTION
             WHEN OTHERS THEN
                 GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
@@ -66,7 +70,8 @@ BEGIN
 END
 $$;
 
--- What `request_restore` and `app_restores` do once the user's key is known. `daily` null: no limit; `asker`: as in `app_restores`.
+-- What `request_restore` and `app_restores` do once the user's key is known. `daily` null: no limit; `asker`: as in `app_restores`;
+-- `provider`, `signed_in`: how and when the user had signed in; null: not known.
 -- Returns the job that answers the request, and whether it was queued by this call. The errors are those of `request_restore`.
 CREATE OR REPLACE FUNCTION restore_of(
     known           bigint,
@@ -77,6 +82,8 @@ CREATE OR REPLACE FUNCTION restore_of(
     origin          text,
     daily           integer,
     asker           text DEFAULT '',
+    provider        text DEFAULT NULL,
+    signed_in       timestamptz DEFAULT NULL,
     OUT job         uuid,
     OUT is_new      boolean
 )
@@ -159,9 +166,16 @@ BEGIN
         IF idempotency_key IS NOT NULL THEN
             UPDATE idempotency AS i SET job_id = job WHERE i.user_key = known AND i.key = idempotency_key;
         END IF;
-    ELSIF says THEN
-        INSERT INTO job_request (id, proofs, client_error, product_ids, origin)
-        VALUES (fresh, kept, client_error, product_ids, origin);
+        -- The worker needs none of it, so `has_request` does not count it.
+        IF provider IS NOT NULL OR signed_in IS NOT NULL THEN
+            INSERT INTO job_request AS r (id, sign_in_provider, signed_in_at) VALUES (job, provider, signed_in)
+            ON CONFLICT (id) DO UPDATE SET sign_in_provider = excluded.sign_in_provider, signed_in_at = excluded.signed_in_at
+             WHERE r.signed_in_at IS DISTINCT FROM excluded.signed_in_at
+                OR r.sign_in_provider IS DISTINCT FROM excluded.sign_in_provider;
+        END IF;
+    ELSIF says OR provider IS NOT NULL OR signed_in IS NOT NULL THEN
+        INSERT INTO job_request (id, proofs, client_error, product_ids, origin, sign_in_provider, signed_in_at)
+        VALUES (fresh, kept, client_error, product_ids, origin, provider, signed_in);
     END IF;
     PERFORM pg_notify('entitlement_sync_wake', asker);
 END

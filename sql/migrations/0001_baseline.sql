@@ -163,9 +163,11 @@ CREATE TABLE purchase (
     stated_at        timestamptz,
     carried          text[],
     store_app        text        CHECK (length(store_app) <= 255),
-    revenuecat_project text      CHECK (length(revenuecat_project) <= 255)
+    revenuecat_project text      CHECK (length(revenuecat_project) <= 255),
+    store_account    uuid
 ) WITH (fillfactor = 45);
 CREATE INDEX purchase_owner ON purchase (owner_key);
+CREATE INDEX purchase_store_account ON purchase (store_account, id) WHERE store_account IS NOT NULL;
 CREATE INDEX purchase_former_owner ON purchase (former_owner_key) WHERE former_owner_key IS NOT NULL;
 -- Purchases without an owner are few, and agents have to find them.
 CREATE INDEX purchase_unowned ON purchase (first_seen_at) WHERE owner_key IS NULL AND merged_into IS NULL;
@@ -182,6 +184,8 @@ COMMENT ON COLUMN purchase.carried IS
 COMMENT ON COLUMN purchase.store_app IS
     'the app in which the store itself says that it was sold: a bundle id or a package name; null: the store itself has not said';
 COMMENT ON COLUMN purchase.revenuecat_project IS 'the RevenueCat project that listed it last; null: none has';
+COMMENT ON COLUMN purchase.store_account IS
+    'a keyed hash of the id by which the App Store signs the account that it was bought with; null: not known, or erased';
 
 CREATE TABLE purchase_identifier (
     value       text   NOT NULL,
@@ -213,6 +217,25 @@ CREATE TABLE shown_proof (
     PRIMARY KEY (user_key, digest)
 );
 CREATE INDEX shown_proof_at ON shown_proof USING brin (shown_at);
+
+-- The store accounts of users' devices, as verified app transactions named them with a restore.
+CREATE TABLE submitted_account (
+    user_key      bigint      NOT NULL,
+    store_account uuid        NOT NULL,
+    store_app     text        NOT NULL CHECK (length(store_app) <= 255),
+    job_id        uuid        NOT NULL,
+    submitted_at  timestamptz NOT NULL DEFAULT now(),
+    search_at     timestamptz,
+    PRIMARY KEY (user_key, store_account)
+);
+CREATE INDEX submitted_account_users ON submitted_account (store_account, user_key);
+CREATE INDEX submitted_account_search ON submitted_account (search_at) WHERE search_at IS NOT NULL;
+CREATE INDEX submitted_account_at ON submitted_account USING brin (submitted_at);
+COMMENT ON COLUMN submitted_account.store_account IS 'a keyed hash, as purchase.store_account';
+COMMENT ON COLUMN submitted_account.store_app IS 'the app that the store account belongs to: each app has an id of its own';
+COMMENT ON COLUMN submitted_account.job_id IS 'the last restore that submitted it';
+COMMENT ON COLUMN submitted_account.search_at
+    IS 'from when a worker searches for other users'' purchases under the account; null: there is nothing to search for';
 
 CREATE TABLE chargeback (
     purchase_id bigint      PRIMARY KEY REFERENCES purchase ON DELETE CASCADE,
@@ -416,9 +439,13 @@ CREATE TABLE job_request (
     client_error text,
     product_ids  text[],
     origin       text,
-    reason       text
+    reason       text,
+    sign_in_provider text,
+    signed_in_at timestamptz
 ) PARTITION BY RANGE (id);
 CREATE UNIQUE INDEX job_request_id ON job_request (id);
+COMMENT ON COLUMN job_request.sign_in_provider IS 'how the user had signed in to the app, as the ID token of the request says';
+COMMENT ON COLUMN job_request.signed_in_at IS 'when the user had last signed in, as that token says';
 
 CREATE TABLE job_history (
     id          uuid        NOT NULL,

@@ -48,7 +48,8 @@ struct ProofArgument: Encodable {
     var value: String
 
     private static let stores = [
-        "storekit_jws": "app_store", "app_receipt": "app_store", "transaction_id": "app_store",
+        "storekit_jws": "app_store", "app_receipt": "app_store", "app_transaction": "app_store",
+        "transaction_id": "app_store",
         "purchase_token": "google_play", "order_id": "google_play", "onside_history": "onside",
         "onside_order_id": "onside",
     ]

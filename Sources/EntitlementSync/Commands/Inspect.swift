@@ -18,8 +18,8 @@ struct Inspect: AsyncParsableCommand {
 
     @Argument(
         help: """
-            The proof: KIND=VALUE or KIND=@FILE; KIND is storekit_jws, app_receipt, purchase_token, onside_history, or one \
-            of the claims transaction_id, order_id, onside_order_id.
+            The proof: KIND=VALUE or KIND=@FILE; KIND is storekit_jws, app_receipt, app_transaction, purchase_token, \
+            onside_history, or one of the claims transaction_id, order_id, onside_order_id.
             """
     )
     var proof: String
@@ -40,6 +40,7 @@ struct Inspect: AsyncParsableCommand {
             let inspection =
                 switch kind {
                 case .storeKit: try await Inspection(storeKit: argument.value, runtime.config.appStore)
+                case .appTransaction: try await Inspection(appTransaction: argument.value, runtime.config.appStore)
                 case .appReceipt: try await Inspection(appReceipt: argument.value, runtime.config.appStore)
                 case .onsideHistory:
                     Inspection(

@@ -13,6 +13,8 @@ struct Inspection: Encodable {
         case appReceipt = "app_receipt"
         case purchaseToken = "purchase_token"
         case onsideHistory = "onside_history"
+        /// Names the store account of a device, and no purchase.
+        case appTransaction = "app_transaction"
         // Claims, which are no proofs.
         case onsideOrderID = "onside_order_id"
         case transactionID = "transaction_id"
@@ -60,6 +62,20 @@ extension Inspection {
         ) { () throws(ProofRefusal) in _ = try await proofs.transaction(text) }
     }
 
+    /// Inspects a signed app transaction.
+    init(appTransaction text: String, _ settings: AppStoreSettings) async throws {
+        let proofs = AppStoreProofs(
+            roots: try StoreRoots(settings).transactions(),
+            expected: AppStoreProofs.Expectation(bundleIDs: settings.bundleIDs)
+        )
+        await self.init(
+            .appTransaction,
+            settings,
+            root: settings.rootCertificates.contains { $0 != nil } ? "APP_STORE_ROOT_CERTIFICATES" : nil,
+            facts: AppStoreProofs.unverifiedApp(text).map(Self.facts)
+        ) { () throws(ProofRefusal) in _ = try await proofs.appTransaction(text) }
+    }
+
     /// Inspects an app receipt.
     init(appReceipt text: String, _ settings: AppStoreSettings) async throws {
         let proofs = AppReceiptProofs(
@@ -104,6 +120,16 @@ extension Inspection {
             "ownership": transaction.ownership, "app_account_token": transaction.appAccountToken,
             "environment": transaction.environment, "purchased_at": transaction.purchasedAt.machineText,
             "expires_at": transaction.expiresAt?.machineText, "revoked_at": transaction.revokedAt?.machineText,
+            "signed_at": transaction.signedAt.machineText,
+        ]
+    }
+
+    private static func facts(_ transaction: SignedAppTransaction) -> [String: String?] {
+        [
+            "app_transaction_id": transaction.appTransactionID, "bundle_id": transaction.bundleID,
+            "environment": transaction.environment, "app_version": transaction.appVersion,
+            "original_app_version": transaction.originalAppVersion,
+            "originally_purchased_at": transaction.originallyPurchasedAt?.machineText,
             "signed_at": transaction.signedAt.machineText,
         ]
     }

@@ -35,6 +35,9 @@ struct TicketText {
             "  token      \(token.product.map { "\(Self.harmless($0)): " } ?? "")\(TokenWords.sentence(token))"
         }
         lines += ticket.linked.map { "  linked     \($0.reference) (\($0.id))  \($0.state)" }
+        lines += (ticket.accountFacts.map(AccountWords.facts) ?? []).map { fact in
+            "  account    \(Self.harmless(fact.words))"
+        }
         lines += evidence
         if !ticket.replies.isEmpty { lines.append("replies") }
         lines += ticket.replies.map { reply in

@@ -17,6 +17,8 @@ package struct BatchPlan {
     package var effects: [DecidedJob] = []
     package var observed: [ObservedRow] = []
     package var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
+    /// The store accounts that restores submitted.
+    package var accounts: [SubmittedAccountRow] = []
     package var merges: [(from: Int64, into: Int64)] = []
     /// When the rows that readings name were first seen.
     var firstSeen: [Int64: Instant] = [:]
@@ -164,6 +166,11 @@ package struct BatchPlan {
             if item.reading.coverage != .none, user != nil {
                 observe(item, attributions: attributions, targets: targets, holders: holders)
             }
+            if user != nil {
+                accounts += input.submittedAccounts.compactMap { account in
+                    account.hash.map { SubmittedAccountRow(account, hash: $0, of: item.job, verdict.outcome) }
+                }
+            }
             effects.append(
                 DecidedJob(
                     job: item.job,
@@ -282,6 +289,24 @@ package struct BatchPlan {
     }
 }
 
+/// A store account on its way into the records.
+package struct SubmittedAccountRow {
+    package var userKey: Int64
+    package var hash: UUID
+    package var app: String
+    package var jobID: UUID
+    /// Whether other users' purchases under the account are searched for, once the restore has ended.
+    package var isSearched: Bool
+
+    init(_ account: SubmittedAccount, hash: UUID, of job: ClaimedJob, _ outcome: Outcome) {
+        userKey = job.userKey
+        self.hash = hash
+        app = account.app
+        jobID = job.id
+        isSearched = outcome == .nothingToRestore
+    }
+}
+
 /// A user whose purchase a store does not list.
 package struct Absence: Hashable {
     package var store: Store
@@ -296,8 +321,12 @@ package struct WantedTicket {
     package var request: TicketRequest
 
     package init(_ request: TicketRequest, for job: ClaimedJob) {
-        claimantKey = job.userKey
-        jobID = job.id
+        self.init(request, claimantKey: job.userKey, jobID: job.id)
+    }
+
+    package init(_ request: TicketRequest, claimantKey: Int64, jobID: UUID) {
+        self.claimantKey = claimantKey
+        self.jobID = jobID
         self.request = request
     }
 }

@@ -76,6 +76,7 @@ package struct ObservedRow {
         row.observation?.lookupID = prevailing.lookupID
         row.observation?.storeApp = prevailing.storeApp
         row.observation?.revenueCatProject = prevailing.revenueCatProject
+        row.observation?.storeAccount = prevailing.storeAccount
         row.observation?.statedAt = prevailing.statedAt
         // The user that the app's id names is a fact of the purchase, whichever item says it.
         if counts[prevailing.place], named.contains(where: \.isNamed) { row.observation?.owner = .account }

@@ -24,6 +24,8 @@ package final class Applier: Service {
         package let assets = Signal()
         /// Sales wait to be acknowledged.
         package let sales = Signal()
+        /// Other users' purchases under submitted store accounts are to be searched for.
+        package let accounts = Signal()
 
         package init(dequeue: DequeueSignal) { self.dequeue = dequeue }
     }
@@ -234,6 +236,7 @@ package final class Applier: Service {
     private func signal(_ report: ApplyReport) {
         if report.startedRuns { signals.assets.raise() }
         if report.acknowledges { signals.sales.raise() }
+        if report.searchesAccounts { signals.accounts.raise() }
         if report.enqueued { signals.dequeue.raise() }
         notifier.add(report)
     }

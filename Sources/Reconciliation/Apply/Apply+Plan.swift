@@ -72,6 +72,31 @@ extension Apply {
         return ours
     }
 
+    /// Finds the keyed hashes of the store accounts that readings name.
+    private func nameAccounts(in batch: inout [ReadJob], on connection: PostgresConnection) async throws {
+        func name(_ environment: String, _ id: String) -> String { "\(environment) \(id)" }
+        var names: Set<String> = []
+        for item in batch {
+            for observation in item.reading.observations {
+                if let id = observation.storeAccount?.id { names.insert(name(observation.environment, id)) }
+            }
+            for account in item.reading.claims.accounts { names.insert(name(account.environment, account.id)) }
+        }
+        guard !names.isEmpty else { return }
+        let hashes = try await LedgerReads.storeAccounts(names.sorted(), on: connection)
+        for index in batch.indices {
+            for place in batch[index].reading.observations.indices {
+                let item = batch[index].reading.observations[place]
+                guard let id = item.storeAccount?.id else { continue }
+                batch[index].reading.observations[place].storeAccount?.hash = hashes[name(item.environment, id)]
+            }
+            for place in batch[index].reading.claims.accounts.indices {
+                let account = batch[index].reading.claims.accounts[place]
+                batch[index].reading.claims.accounts[place].hash = hashes[name(account.environment, account.id)]
+            }
+        }
+    }
+
     /// Decides a batch.
     ///
     /// `limits`: whether runs and the brake may hold demotions back.
@@ -88,6 +113,7 @@ extension Apply {
         var ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
         // A clock that was set back since the claim would date the reading to a time that is still to come.
         for index in ours.indices { ours[index].reading.askedAt = min(ours[index].reading.askedAt, switches.now) }
+        try await nameAccounts(in: &ours, on: connection)
         var ledger = scene.ledger
         var holders: [PurchaseIdentifierKey: Purchase] = [:]
         if !scene.named.isEmpty {

@@ -53,6 +53,7 @@ extension Apply {
         try await noteConfirmations(&plan, on: connection)
         let confirming = plan.confirming
         var requests = ledgerWrites(plan, fresh: fresh) + LedgerWrites.noteMovedAway(plan.movedAway)
+        requests += AccountSearch.note(plan.accounts, isObserving: isObserving)
         requests += Alarms.statements(raising: plan.alarms)
         if isObserving {
             try await connection.send(requests)
@@ -108,6 +109,7 @@ extension Apply {
             return findings[effect.job.id].map { RestoreAnswer(end(effect), $0, age: age / .seconds(1)) }
         }
         report.startedRuns = startsRuns
+        report.searchesAccounts = !isObserving && plan.accounts.contains(where: \.isSearched)
         report.acknowledges = !isObserving && !plan.acknowledgements.isEmpty
         let isAgain = plan.retries.contains { $0.after == .zero }
         report.enqueued = passedOn > 0 || isAgain || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty

@@ -55,6 +55,8 @@ package struct ApplyReport: Sendable {
     package var startedRuns = false
     /// Sales wait to be acknowledged.
     package var acknowledges = false
+    /// Other users' purchases under submitted store accounts are to be searched for.
+    package var searchesAccounts = false
     /// Names of the alarms that were raised.
     package var alarms: [String] = []
     /// Jobs became due: reconciles were queued, or what waited behind a job has its turn.

@@ -68,7 +68,28 @@ package struct AppStoreSource: Sendable {
                 refusals.note("app_receipt", error)
             }
         }
+        await read(appTransactions: proofs.values("app_transaction"), into: &shown)
         return shown
+    }
+
+    /// Verifies app transactions: the store accounts that they name.
+    ///
+    /// They are about no purchase, so one that does not verify leaves nothing unclear.
+    private func read(appTransactions texts: [String], into shown: inout Shown) async {
+        for text in texts {
+            do throws(ProofRefusal) {
+                let transaction = try await transactions.appTransaction(text)
+                refusals.note("app_transaction", nil)
+                guard let id = transaction.appTransactionID,
+                    let environment = AppStoreEnvironment(rawValue: transaction.environment)
+                else { continue }
+                let account = SubmittedAccount(id: id, environment: environment.ledgerName, app: transaction.bundleID)
+                if !shown.accounts.contains(account) { shown.accounts.append(account) }
+            } catch {
+                shown.refused.append("app_transaction (\(error.code.rawValue))")
+                refusals.note("app_transaction", error)
+            }
+        }
     }
 
     /// What verified proofs are about.
@@ -77,6 +98,8 @@ package struct AppStoreSource: Sendable {
         var subjects: [AppStoreQuery.Subject] = []
         /// For each the ids by which another source may know the purchase.
         var ids: [[String]] = []
+        /// The store accounts of the user's devices, by verified app transactions.
+        var accounts: [SubmittedAccount] = []
         /// What did not verify, by kind and fault.
         var refused: [String] = []
         /// Why a proof says neither yes nor no.

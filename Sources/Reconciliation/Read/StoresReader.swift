@@ -166,6 +166,7 @@ package final class StoresReader: Sendable {
             if reading.coverage == .full { reading.coverage = .partial }
         }
         reading.claims.refusals = verified.refused + parts.flatMap(\.refused)
+        reading.claims.accounts = verified.accounts
         if reading.coverage == .full { await find(reported: proofs, into: &reading, context) }
         return reading
     }

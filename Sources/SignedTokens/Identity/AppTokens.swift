@@ -6,6 +6,10 @@ package struct TokenUser: Hashable, Sendable {
     package var id: String
     /// Until when the token says so.
     package var expiresAt: Instant
+    /// How the user signed in, in Firebase's words such as `apple.com` or `password`; `nil`: the token does not say.
+    package var signInProvider: String?
+    /// When the user signed in last; `nil`: the token does not say.
+    package var signedInAt: Instant?
 }
 
 /// Verifies the tokens of the app's users, by the configured issuer that they name.

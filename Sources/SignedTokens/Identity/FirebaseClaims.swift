@@ -10,6 +10,8 @@ package struct FirebaseClaims: Sendable {
     package var expiresAt: Int64
     package var signedInAt: Int64
     package var tenant: String?
+    /// How the user signed in, 1 to 64 visible ASCII characters such as `apple.com`; `nil` where it is none of these.
+    package var signInProvider: String?
 
     private enum Field: String, CaseIterable {
         case iss, aud, sub, iat, exp, firebase
@@ -32,6 +34,7 @@ package struct FirebaseClaims: Sendable {
         var texts: [Field: String] = [:]
         var times: [Field: Int64] = [:]
         var tenant: String?
+        var provider: String?
         do throws(JSONFault) {
             try JSONReader.readObject(in: payload, Self.fields) { reader, field throws(JSONFault) in
                 switch field {
@@ -40,7 +43,10 @@ package struct FirebaseClaims: Sendable {
                 case .firebase:
                     try reader.readObject(Self.firebaseFields) { reader, field throws(JSONFault) in
                         let text = try reader.readOptionalString()
-                        if field == .tenant { tenant = text }
+                        switch field {
+                        case .tenant: tenant = text
+                        case .provider: provider = text
+                        }
                     }
                 }
             }
@@ -56,5 +62,8 @@ package struct FirebaseClaims: Sendable {
         self.expiresAt = expiresAt
         self.signedInAt = signedInAt
         self.tenant = tenant
+        signInProvider = provider.flatMap { text in
+            (1...64).contains(text.utf8.count) && text.utf8.allSatisfy { (0x21...0x7E).contains($0) } ? text : nil
+        }
     }
 }

@@ -56,7 +56,12 @@ package struct FirebaseTokens: Sendable {
             return claims
         }
         guard claims.tenant == nil else { throw .refused(.tenant) }
-        return TokenUser(id: claims.subject, expiresAt: Instant(microseconds: claims.expiresAt * 1_000_000))
+        return TokenUser(
+            id: claims.subject,
+            expiresAt: Instant(microseconds: claims.expiresAt * 1_000_000),
+            signInProvider: claims.signInProvider,
+            signedInAt: Instant(microseconds: claims.signedInAt * 1_000_000)
+        )
     }
 
     /// Requests the keys, as ``SignerKeys/probe(systemSeconds:)`` does.

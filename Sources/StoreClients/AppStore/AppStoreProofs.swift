@@ -56,6 +56,19 @@ package struct AppStoreProofs: Sendable {
         return transaction
     }
 
+    /// What a text in a signed app transaction's form says, unverified.
+    package static func unverifiedApp(_ text: String) -> SignedAppTransaction? {
+        guard let signed = try? CompactJWS(text) else { return nil }
+        return try? SignedAppTransaction(payload: signed.payload)
+    }
+
+    /// Verifies a signed app transaction (`app_transaction`): it names the store account of the device, and no purchase.
+    package func appTransaction(_ text: String) async throws(ProofRefusal) -> SignedAppTransaction {
+        let transaction = try await verified(text, as: SignedAppTransaction.self)
+        try expected.check(bundleID: transaction.bundleID)
+        return transaction
+    }
+
     /// Verifies signed renewal info.
     ///
     /// It may still be about another app, whose signed texts are as genuine: it has to be compared with its

@@ -4,12 +4,14 @@ struct AppStoreAccount: Sendable {
     var side: AppStoreSide
     /// Before this moment it is not found.
     var visibleFromMs: Int64
-    var appTransactionID: String
+    /// `nil`: devices have none.
+    var appTransactionID: String?
+    var appTransactionFlaw: AppStoreTransactionScenario.Flaw?
     var purchases: [AppStorePurchase]
 
     /// Every id by which the account is found.
     var ids: Set<String> {
-        Set(purchases.flatMap { [$0.original, $0.transaction] }).union([appTransactionID])
+        Set(purchases.flatMap { [$0.original, $0.transaction] }).union([appTransactionID].compactMap(\.self))
     }
 
     /// Sets an account up; `sequence` is raised for each transaction that is new or other than in the account before.
@@ -17,7 +19,9 @@ struct AppStoreAccount: Sendable {
         id = scenario.id
         side = scenario.environment
         visibleFromMs = scenario.visibleAfter.map { nowMs + $0.milliseconds } ?? .min
-        appTransactionID = scenario.appTransactionID ?? Self.derivedID(scenario.id)
+        appTransactionID =
+            scenario.appTransactionID == "none" ? nil : scenario.appTransactionID ?? Self.derivedID(scenario.id)
+        appTransactionFlaw = scenario.appTransactionFlaw
         purchases = []
         for transaction in scenario.transactions {
             var purchase = AppStorePurchase(transaction, nowMs: nowMs)

@@ -44,14 +44,17 @@ struct AppStoreCustomerScenario: ScenarioObject {
     var environment = AppStoreSide.production
     /// For how long, from now on, the account's transactions are not found.
     var visibleAfter: Span?
-    /// The account's id for this app; derived from its name by default.
+    /// The account's id for this app; derived from its name by default. `none`: devices too old to have one.
     var appTransactionID: String?
+    /// What is wrong with the account's app transaction.
+    var appTransactionFlaw: AppStoreTransactionScenario.Flaw?
     /// In the order in which they were last changed.
     var transactions: [AppStoreTransactionScenario] = []
 
     static let fields: [ScenarioField<Self>] = [
         .value("id", \.id), .value("environment", \.environment), .value("transactions", \.transactions),
         .optional("visible_after", \.visibleAfter), .optional("app_transaction", \.appTransactionID),
+        .optional("app_transaction_flaw", \.appTransactionFlaw),
     ]
 }
 

@@ -15,6 +15,9 @@ extension AppStoreSimulation {
             return .done
         case ("GET", "jws", let id?):
             return try find(id).map { .text(try writer(nowMs: nowMs).transaction($0.purchase, of: $0.account)) }
+        case ("GET", "app-transaction", let id?):
+            return try accounts.first { $0.id == id }
+                .map { .text(try writer(nowMs: nowMs).appTransaction(of: $0)) }
         case ("GET", "receipt", let id?):
             return try accounts.first { $0.id == id }
                 .map { .text(try $0.receipt(bundleID: scenario.bundleID, nowMs: nowMs)) }
@@ -56,7 +59,9 @@ extension AppStoreSimulation {
             - id: alice                    the simulator's own name of an Apple account
               environment: Production      or Sandbox
               visible_after: 5s            until then its transactions are not found; jws below shows them
-              app_transaction: "704..."    derived from the name by default
+              app_transaction: "704..."    the account's appTransactionId, in transactions and in the app transaction;
+                                           derived from the name by default; none: devices have none
+              app_transaction_flaw: ""     as a transaction's flaw below, of the app transaction alone
               transactions:                in the order of their last change
                 - {original: "2000000100000001", transaction: "2000000100000009", product: premium_monthly,
                    type: auto_renewable, state: active, purchased: -10d, expires: +20d}
@@ -78,6 +83,7 @@ extension AppStoreSimulation {
           GET    /control/app-store/key.p8             the API key, for APP_STORE_PRIVATE_KEY
           PUT    /control/app-store/customers/ID       an account as in a scenario, in the place of the old one
           GET    /control/app-store/jws/TRANSACTION    the signed transaction, as a device has it: a storekit_jws proof
+          GET    /control/app-store/app-transaction/ID the account's signed AppTransaction: an app_transaction proof
           GET    /control/app-store/receipt/ID         the account's app receipt: an app_receipt proof
           GET    /control/app-store/receipt-root.pem   its root, for RECEIPT_ROOT_CERTIFICATES
           GET    /control/app-store/transactions/ID    a transaction as it stands
@@ -101,6 +107,16 @@ extension StoreSimulator {
             state.shareWithAppStore(id)
             guard let found = state.appStore.find(id) else { return nil }
             return try state.appStore.writer(nowMs: state.clock.nowMs).transaction(found.purchase, of: found.account)
+        }
+    }
+
+    /// The signed app transaction that a device of an Apple account would have.
+    ///
+    /// - Returns: an `app_transaction` proof; `nil` where the scenario has no such account.
+    package func appTransaction(ofAccount id: String) throws -> String? {
+        try simulation.withState { state in
+            let account = state.appStore.accounts.first { $0.id == id }
+            return try account.map { try state.appStore.writer(nowMs: state.clock.nowMs).appTransaction(of: $0) }
         }
     }
 }

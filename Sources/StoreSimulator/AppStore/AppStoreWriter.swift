@@ -22,7 +22,7 @@ struct AppStoreWriter: Sendable {
             json.member("quantity", 1)
             json.member("type", literal: purchase.kind.signedWord)
             json.optional("appAccountToken", purchase.accountToken)
-            json.member("appTransactionId", account.appTransactionID)
+            json.optional("appTransactionId", account.appTransactionID)
             json.member("inAppOwnershipType", purchase.ownership)
             json.optional("revocationDate", purchase.revokedMs)
             if purchase.revokedMs != nil {
@@ -39,6 +39,24 @@ struct AppStoreWriter: Sendable {
             json.member("price", 4990)
             json.member("currency", literal: "USD")
             signature(&json, purchase, account)
+        }
+    }
+
+    /// The signed app transaction of an account's devices.
+    func appTransaction(of account: AppStoreAccount) throws -> String {
+        let flaw = account.appTransactionFlaw
+        let other: AppStoreSide = account.side == .production ? .sandbox : .production
+        return try sign(flaw) { json in
+            json.member("receiptType", flaw == .foreignEnvironment ? other.rawValue : account.side.rawValue)
+            if account.side == .production { json.member("appAppleId", appID) }
+            json.member("bundleId", flaw == .foreignBundle ? bundleID + ".other" : bundleID)
+            json.member("applicationVersion", literal: "7")
+            json.member("versionExternalIdentifier", 877_000_000)
+            json.member("receiptCreationDate", nowMs)
+            json.member("originalPurchaseDate", nowMs - 30 * TimeText.day)
+            json.member("originalApplicationVersion", literal: "1")
+            json.member("originalPlatform", literal: "iOS")
+            json.optional("appTransactionId", account.appTransactionID)
         }
     }
 
@@ -61,7 +79,7 @@ struct AppStoreWriter: Sendable {
             json.optional("priceIncreaseStatus", purchase.priceIncrease.map(Int64.init))
             json.member("recentSubscriptionStartDate", purchase.originallyMs)
             json.optional("appAccountToken", purchase.accountToken)
-            json.member("appTransactionId", account.appTransactionID)
+            json.optional("appTransactionId", account.appTransactionID)
             signature(&json, purchase, account)
         }
     }

@@ -42,7 +42,7 @@ struct EvidenceView {
         ])
     }
 
-    private static func sign(_ weight: EvidenceWords.Weight) -> String {
+    static func sign(_ weight: EvidenceWords.Weight) -> String {
         switch weight {
         case .against: "Against"
         case .for: "For"

@@ -31,12 +31,17 @@ struct TicketPage: Sendable {
         let links = ticket.linked.map {
             ["href": "/console/tickets/\($0.id)", "reference": $0.reference, "state": TicketWords.state($0.state)]
         }
+        let accounts = ticket.accountFacts.map(AccountWords.facts) ?? []
         let values = shown([
             "id": ticket.id, "revealed": reveal, "may-reveal": visit.may("reveal") && !reveal,
             "claimant": Self.account(ticket.claimant, ticket.evidence?.claimant),
             "owner": Self.account(ticket.owner, ticket.evidence?.owner), "evidence": EvidenceView(ticket)?.values,
             "evidence-error": ticket.evidenceError.map(TicketWords.plain),
             "collecting": ticket.evidenceDue != nil && !Moments.isAhead(ticket.evidenceDue),
+            "has-accounts": !accounts.isEmpty,
+            "accounts": accounts.map {
+                ["words": $0.words, "weight": $0.weight.rawValue, "sign": EvidenceView.sign($0.weight)]
+            },
             "panel": DecisionPanel(ticket, visit).values,
             // What a decision was made on: where it differs, the page is an old one.
             "stamp": "\(ticket.state) \(ticket.evidenceHash ?? "") \(ticket.approvedBy.count) \(ticket.holder ?? "")"

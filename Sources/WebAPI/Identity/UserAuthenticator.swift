@@ -21,6 +21,11 @@ struct UserAuthenticator: Sendable {
     /// - Throws: `Problem`: 401 for all that is no valid token; 429 beyond the user's limit; 503 while the keys to
     ///   verify with can't be had.
     func user(of request: Request, _ context: APIContext) async throws(Problem) -> String {
+        try await caller(of: request, context).id
+    }
+
+    /// The same, with what else the token says of the user.
+    func caller(of request: Request, _ context: APIContext) async throws(Problem) -> TokenUser {
         guard let header = request.headers[.authorization] else {
             security.refused("app", "missing", context)
             throw Problem(
@@ -46,7 +51,7 @@ struct UserAuthenticator: Sendable {
             }
         }
         try await perUser?.count(user.id)
-        return user.id
+        return user
     }
 
     private static var invalid: Problem {

@@ -4,6 +4,7 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
+import SignedTokens
 import UserRequests
 
 /// What the app asks of restores.
@@ -19,12 +20,14 @@ struct RestoreRoutes: Sendable {
 
     /// `POST /v1/restores`: 202 says that it is accepted, never how it ends.
     func accept(_ request: Request, _ context: APIContext) async throws -> Response {
-        let userID = try await users.user(of: request, context)
+        let user = try await users.caller(of: request, context)
+        let userID = user.id
         try AppHeaders.checkType(request)
         let body = try await bodies.read(request, upTo: RestoreBody.maximumBytes, from: .user(userID), context)
         // Submitted proofs are in memory until they are kept.
         defer { body.giveBack() }
-        let wish = try await RestoreBody.wish(in: request, body.bytes, of: userID)
+        var wish = try await RestoreBody.wish(in: request, body.bytes, of: userID)
+        (wish.signInProvider, wish.signedInAt) = (user.signInProvider, user.signedInAt)
         let accepted = try await services.restores.accept(wish, since: context.arrival)
         let answer: RestoreAnswer
         if accepted.isNew {

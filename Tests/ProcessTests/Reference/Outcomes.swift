@@ -54,6 +54,11 @@ extension MessageKey {
         case .nothingEnded: Meaning("a subscriber's access is over; a reconcile follows", "subscribe again")
         case .nothingEndedBillingRetry:
             Meaning("as nothing.ended, because a payment failed", "update the payment method in the store")
+        case .nothingOtherStoreAccount:
+            Meaning(
+                "no purchase of the user is on record under the store account of the device",
+                "sign in to the store account that paid and restore again, or contact support with this reference"
+            )
         case .nothingEndedPaused: Meaning("as nothing.ended, because of a pause", "resume it in the store")
         case .nothingSandbox:
             Meaning("only sandbox purchases were found", "`sandbox allow`, if the user is a tester")

@@ -167,7 +167,7 @@ RETURNS TABLE (id bigint, reference text, kind text, state text, state_since tim
                claimant text, owner text, holder text, assigned_until timestamptz, owner_until timestamptz, verdict text,
                evidence_at timestamptz, evidence_hash bytea, evidence_due timestamptz, evidence_error text, facts text[],
                hindrance text, suggested text, reason text, approvals_needed smallint, also_moves text[], document text,
-               approved_by text[], transfer_step text, transfer_error text, events jsonb, store_app text)
+               approved_by text[], transfer_step text, transfer_error text, events jsonb, store_app text, account_facts jsonb)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
 #variable_conflict use_column
 DECLARE
@@ -190,7 +190,8 @@ BEGIN
               LEFT JOIN ticket_note AS n ON v.kind = 'note' AND n.ticket_id = t.id AND may_read_messages(who)
                 AND n.id = CASE WHEN v.detail ->> 'note' ~ '^[0-9]{1,18}$' THEN (v.detail ->> 'note')::bigint END),
            (SELECT coalesce(y.store_app, y.revenuecat_project) FROM purchase AS y
-             WHERE y.id = purchase_of(t))
+             WHERE y.id = purchase_of(t)),
+           account_facts(t)
       FROM ticket AS t
       JOIN user_sync AS c ON c.user_key = t.claimant_key
       LEFT JOIN user_sync AS o ON o.user_key = t.owner_key

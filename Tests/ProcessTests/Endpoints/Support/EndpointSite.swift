@@ -143,6 +143,14 @@ struct EndpointSite: Sendable {
         return #"{"proofs": [{"store": "app_store", "kind": "storekit_jws", "value": "\#(proof)"}]}"#
     }
 
+    /// The body of a restore on a device that is signed in to an account of the App Store, with the transactions that it shows.
+    func showing(account: String, transactions: [String] = []) throws -> String {
+        let device = [("app_transaction", try #require(proofs["app_transaction \(account)"], "\(account)"))]
+        let shown = try transactions.map { ("storekit_jws", try #require(proofs["storekit_jws \($0)"], "\($0)")) }
+        let list = (device + shown).map { #"{"store": "app_store", "kind": "\#($0)", "value": "\#($1)"}"# }
+        return #"{"proofs": [\#(list.joined(separator: ", "))]}"#
+    }
+
     /// Somebody who calls with a user's own token.
     func caller(_ user: String, at endpoint: Endpoint) async throws -> Caller {
         Caller(endpoint: endpoint, token: try await token(#"{"sub": "\#(user)"}"#))
