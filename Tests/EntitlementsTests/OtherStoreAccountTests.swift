@@ -14,7 +14,8 @@ import Testing
         return claims
     }
 
-    private static func item(_ status: String, access: Bool?, in account: UUID, key: String = "premium") -> Observation {
+    private static func item(_ status: String, access: Bool?, in account: UUID, key: String = "premium") -> Observation
+    {
         var item = stored(.account, status, access: access, entitlements: [key])
         item.storeAccount = StoreAccount(answer: "1", id: "x")
         item.storeAccount?.hash = account

@@ -55,7 +55,8 @@ import Testing
                 "restored", "restored.assets_pending", "already_subscriber", "nothing", "nothing.expired",
                 "nothing.billing_retry", "nothing.refunded", "nothing.paused", "nothing.pending_payment",
                 "nothing.ended", "nothing.ended.billing_retry", "nothing.ended.paused",
-                "nothing.sandbox", "nothing.other_store_account", "restore_in_app_signed_in", "sign_in_needed", "mismatch", "unavailable",
+                "nothing.sandbox", "nothing.other_store_account", "restore_in_app_signed_in", "sign_in_needed",
+                "mismatch", "unavailable",
                 "not_eligible",
                 "not_eligible.deleting", "account_gone", "still_checking",
             ]

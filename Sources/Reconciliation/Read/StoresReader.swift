@@ -132,6 +132,7 @@ package final class StoresReader: Sendable {
             var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
             // What our records hold was not asked for: enough to say yes, not enough to say no.
             if asksStores, reading.coverage == .full { reading.coverage = .partial }
+            reading.claims.accounts = verified.accounts
             return reading
         }
         if asksStores {

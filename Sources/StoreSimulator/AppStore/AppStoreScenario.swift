@@ -44,7 +44,7 @@ struct AppStoreCustomerScenario: ScenarioObject {
     var environment = AppStoreSide.production
     /// For how long, from now on, the account's transactions are not found.
     var visibleAfter: Span?
-    /// The account's id for this app; derived from its name by default. `none`: devices too old to have one.
+    /// The account's id for this app, derived from its name by default; `none`: its devices are too old to have one.
     var appTransactionID: String?
     /// What is wrong with the account's app transaction.
     var appTransactionFlaw: AppStoreTransactionScenario.Flaw?

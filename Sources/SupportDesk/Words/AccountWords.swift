@@ -22,7 +22,9 @@ package enum AccountWords {
         default: break
         }
         if let users = facts.purchaseUsers {
-            lines.append(("The store account that the purchase was bought with is known of \(accounts(users)).", .known))
+            lines.append(
+                ("The store account that the purchase was bought with is known of \(accounts(users)).", .known)
+            )
         }
         if let users = facts.claimantUsers, facts.relation != "same" {
             lines.append(("The store account of the claimant is known of \(accounts(users)).", .known))

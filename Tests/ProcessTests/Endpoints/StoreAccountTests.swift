@@ -15,7 +15,7 @@ struct StoreAccountTests {
               transactions:
                 - {original: "2000000700000002", product: badge, type: non_consumable, state: active}
             - id: lapsed
-              transactions: [{original: "2000000700000003", product: premium_monthly, state: expired, expires: -2d}]
+              transactions: [{original: "2000000700000003", product: premium_monthly, state: active, expires: +2d}]
             - id: member
               transactions:
                 - {original: "2000000700000004", product: badge, type: non_consumable, state: active,
@@ -37,7 +37,7 @@ struct StoreAccountTests {
         // What follows is on record from here on.
         Tap(user: "payer", account: "paid", shows: ["2000000700000001"], key: "restored"),
         Tap(user: "same", account: "own", shows: ["2000000700000002"], key: "nothing"),
-        Tap(user: "ended", account: "lapsed", shows: ["2000000700000003"], key: "nothing.expired"),
+        Tap(user: "ended", account: "lapsed", shows: ["2000000700000003"], key: "restored"),
         Tap(user: "child", account: "member", shows: ["2000000700000004"], key: "nothing"),
         // The same account.
         Tap(user: "same", account: "own", key: "nothing"),
@@ -49,7 +49,8 @@ struct StoreAccountTests {
         // A member of a family has an account of their own.
         Tap(user: "child", account: "member", key: "nothing"),
         Tap(user: "child", account: "paid", key: "nothing.other_store_account"),
-        // What ended says more than the account.
+        // What ended says more than the account, before and after the demotion.
+        Tap(user: "ended", account: "empty", key: "nothing.ended"),
         Tap(user: "ended", account: "lapsed", key: "nothing.expired"),
         Tap(user: "ended", account: "empty", key: "nothing.expired"),
         // No id, no signature of the App Store's, a sandbox that does not count: as without an account.
@@ -71,6 +72,18 @@ struct StoreAccountTests {
             )
             let endpoint = try await endpoints.open()
             for tap in Self.taps {
+                if tap.key == "nothing.ended" {
+                    try await endpoints.control(
+                        "/control/app-store/customers/lapsed",
+                        """
+                        {"transactions": [{"original": "2000000700000003", "product": "premium_monthly",
+                         "state": "expired", "expires": "-2d"}]}
+                        """,
+                        by: .put
+                    )
+                } else if tap.key == "nothing.expired" {
+                    try await endpoints.site.until("SELECT count(*) FROM users WHERE id = 'ended' AND type = 'free'")
+                }
                 let caller = try await endpoints.caller(tap.user, at: endpoint)
                 let body = try endpoints.showing(account: tap.account, transactions: tap.shows)
                 let end = try await caller.end(of: try await caller.restore(body))

@@ -20,8 +20,7 @@ import UserRequests
             - id: member
               app_transaction: "704333333333333333"
               transactions:
-                - {original: "2000000100000003", product: premium_monthly, state: expired, expires: -2d,
-                   ownership: FAMILY_SHARED}
+                - {original: "2000000100000003", product: premium_monthly, expires: +20d, ownership: FAMILY_SHARED}
             - {id: tester, environment: Sandbox, app_transaction: "704444444444444444"}
             - {id: altered, app_transaction: "704555555555555555", app_transaction_flaw: bad_signature}
             - {id: foreign, app_transaction: "704666666666666666", app_transaction_flaw: foreign_bundle}
@@ -77,7 +76,13 @@ import UserRequests
         async throws
     {
         try await Self.with(["ann", "bob"]) { world, setup in
-            let ann = try await Self.restored("ann", on: "first", showing: ["2000000100000001"], in: world, setup: setup)
+            let ann = try await Self.restored(
+                "ann",
+                on: "first",
+                showing: ["2000000100000001"],
+                in: world,
+                setup: setup
+            )
             #expect(ann.outcome == "restored")
             let bob = try await Self.restored("bob", on: "first", in: world, setup: setup)
             #expect(bob.messageKey == "nothing.other_store_account")
@@ -96,7 +101,13 @@ import UserRequests
             #expect(try await world.number(Self.kept) == 0)
             // Nor does it come back with another user's proof of the same purchase.
             try await world.add("cleo")
-            let cleo = try await Self.restored("cleo", on: "first", showing: ["2000000100000001"], in: world, setup: setup)
+            let cleo = try await Self.restored(
+                "cleo",
+                on: "first",
+                showing: ["2000000100000001"],
+                in: world,
+                setup: setup
+            )
             #expect(cleo.outcome == "store_account_mismatch")
             #expect(
                 try await world.number(
@@ -136,7 +147,11 @@ import UserRequests
             let device = try #require(try world.simulator.appTransaction(ofAccount: "second"))
             let called = world.proof("app_store", "app_transaction", jws)
             #expect(try await world.restored("ann", proofs: called, setup: setup).outcome == "restored")
-            let job = try await world.restored("bob", proofs: world.proof("app_store", "storekit_jws", device), setup: setup)
+            let job = try await world.restored(
+                "bob",
+                proofs: world.proof("app_store", "storekit_jws", device),
+                setup: setup
+            )
             #expect(job.messageKey == "nothing.other_store_account")
             for value in ["a.b", "tok-1", String(device.dropLast(10)), device + "~"] {
                 await #expect(throws: PostgresError.self, "\(value.prefix(20))") {
@@ -162,7 +177,8 @@ import UserRequests
         return try #require(try DeskTicket(json: json).accountFacts)
     }
 
-    @Test func `the desk sees whether store accounts are the same, others or of one family, and how many users have one`()
+    @Test
+    func `the desk sees whether store accounts are the same, others or of one family, and how many users have one`()
         async throws
     {
         let users = ["owner", "twin", "moved", "son", "plain"]
@@ -170,6 +186,14 @@ import UserRequests
             let line = ["2000000100000001"]
             _ = try await Self.restored("owner", on: "first", showing: line, in: world, setup: setup)
             _ = try await Self.restored("son", on: "member", showing: ["2000000100000003"], in: world, setup: setup)
+            try await world.steer(
+                "/app-store/customers/member",
+                """
+                {"app_transaction": "704333333333333333", "transactions": [{"original": "2000000100000003",
+                 "product": "premium_monthly", "state": "revoked", "ownership": "FAMILY_SHARED"}]}
+                """
+            )
+            #expect(try await world.reconciled("son", setup: setup).outcome == "demoted")
             for (user, account) in [("twin", "first"), ("moved", "second"), ("son", "member")] {
                 let job = try await Self.restored(user, on: account, showing: line, in: world, setup: setup)
                 #expect(job.outcome == "store_account_mismatch", "\(user): \(job)")
@@ -185,7 +209,9 @@ import UserRequests
             let unknown = try await Self.facts(of: "plain", scene)
             #expect(unknown.relation == nil && unknown.claimantUsers == nil, "\(unknown)")
             // It decides nothing: the same suggestion, whichever account it is.
-            #expect(AccountWords.facts(twin).contains { $0.weight == .for && $0.words.contains("the store account that") })
+            #expect(
+                AccountWords.facts(twin).contains { $0.weight == .for && $0.words.contains("the store account that") }
+            )
             #expect(AccountWords.facts(moved).allSatisfy { $0.weight == .known })
         }
     }
