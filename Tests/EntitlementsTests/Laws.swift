@@ -6,7 +6,7 @@ extension DecideProperties {
         accessGrants, nothingElseGrants, onlyFullReadingsDeny, restoresNeverDemote, theQueuedReconcileDemotes,
         demotionNeedsAWord, ineligibleNeverGain, everyStateHasItsReason, orderDoesNotMatter, repetitionDoesNotMatter,
         oneTicketAPurchase, answersFitTheJob, whatHasToExistIsNoAbsence, whatWasDetachedKeeps, whatTheHostSetStays,
-        promisesHoldBackOnlyANo, theUnreadableDecidesNothing,
+        promisesHoldBackOnlyANo, theUnreadableDecidesNothing, theStoreAccountDecidesNothing,
     ]
 
     static let accessGrants = Law(name: "L2: whoever is eligible and has access is a subscriber") {
@@ -152,6 +152,24 @@ extension DecideProperties {
     static let oneTicketAPurchase = Law(name: "L8: one verdict asks for one ticket a purchase") { _, _, resolution in
         guard case .verdict(let verdict) = resolution else { return nil }
         return Set(verdict.tickets.map(\.purchase)).count == verdict.tickets.count ? nil : "\(verdict.tickets)"
+    }
+
+    static let theStoreAccountDecidesNothing = Law(
+        name: "The store account of the device refines an answer that says nothing, and decides nothing"
+    ) {
+        _,
+        input,
+        resolution in
+        var without = input
+        without.reading.claims.accounts = []
+        guard case .verdict(var verdict) = resolution, case .verdict(let plain) = decide(without) else {
+            return resolution == decide(without) ? nil : "\(resolution)"
+        }
+        if verdict.messageKey == .nothingOtherStoreAccount, plain.messageKey == .nothing {
+            verdict.messageKey = .nothing
+            verdict.explanation = plain.explanation
+        }
+        return verdict == plain ? nil : "\(verdict) for \(plain)"
     }
 
     static let answersFitTheJob = Law(name: "Outcomes and keys are those of the job's kind") { scene, _, resolution in

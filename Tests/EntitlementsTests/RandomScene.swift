@@ -74,7 +74,30 @@ extension Scene {
             scene.accessEventAt = noon - generator.pick(.zero, .seconds(9), .seconds(29), .seconds(30), hour)
         }
         if generator.oneIn(6) { scene.movedAwayAt = noon - generator.pick(hour, .zero, .zero - hour) }
+        if generator.oneIn(3) { scene.signInToStore(&generator) }
         return scene
+    }
+
+    /// Two store accounts, as our records know them.
+    private static let accounts = [UUID(), UUID()]
+
+    /// Lets the device name a store account, and some purchases be of one.
+    private mutating func signInToStore(_ generator: inout SeededGenerator) {
+        var device = SubmittedAccount(
+            id: "704",
+            environment: generator.pick("production", "production", "sandbox"),
+            app: "com.example.app"
+        )
+        device.hash = Self.accounts[0]
+        claims.accounts = [device]
+        for place in reads.indices where generator.oneIn(2) {
+            // Of an answer of its own: none is listed beside another for the same account.
+            reads[place].item.storeAccount = StoreAccount(answer: "\(place)", id: "704")
+            reads[place].item.storeAccount?.hash = Self.accounts[generator.below(2)]
+        }
+        for place in unlisted.indices where generator.oneIn(2) {
+            unlisted[place].storeAccount = Self.accounts[generator.below(2)]
+        }
     }
 
     /// Lets an item stand for the same purchase as another one of its source.

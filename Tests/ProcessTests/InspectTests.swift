@@ -42,6 +42,27 @@ struct InspectTests {
         }
     }
 
+    @Test func `an app transaction says which store account a device has, and of no purchase`() async throws {
+        try await with { bench in
+            let authority = try AppStoreAuthority()
+            try bench.write(authority.certificates.rootPEM(), to: "root.pem")
+            let now = Int64(Date().timeIntervalSince1970 * 1000)
+            let text = try authority.sign(
+                """
+                {"receiptType":"Production","bundleId":"com.example.app","appTransactionId":"704289572311513293",\
+                "applicationVersion":"7","receiptCreationDate":\(now)}
+                """
+            )
+            let genuine = try await bench.inspect(["app_transaction=\(text)", "--output", "json"], root: bench.root)
+            #expect(genuine.code == 0, "\(genuine)")
+            let said = try Inspection.Answer(genuine)
+            #expect(said.verifies && said.kind == "app_transaction" && said.store == "app_store")
+            #expect(said.facts["app_transaction_id"] == "704289572311513293" && said.facts["product_id"] == nil)
+            let other = try await bench.inspect(["storekit_jws=\(text)", "--output", "json"], root: bench.root)
+            #expect(other.code == 65, "\(other)")
+        }
+    }
+
     @Test func `a signature of somebody else is told apart from what it says`() async throws {
         try await with { bench in
             let (ours, other) = (try AppStoreAuthority(), try AppStoreAuthority())

@@ -22,7 +22,12 @@ import Transport
         let bench = try FirebaseBench()
         let tokens = try bench.tokens()
         let token = try bench.token()
-        let user = TokenUser(id: "ann", expiresAt: Instant(microseconds: (FirebaseBench.now + 3_590) * 1_000_000))
+        let user = TokenUser(
+            id: "ann",
+            expiresAt: Instant(microseconds: (FirebaseBench.now + 3_590) * 1_000_000),
+            signInProvider: "apple.com",
+            signedInAt: Instant(microseconds: (FirebaseBench.now - 86_400) * 1_000_000)
+        )
         #expect(try await tokens.user(of: token) == user)
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<50 { group.addTask { #expect(await failure(token, tokens) == nil) } }
@@ -73,6 +78,11 @@ import Transport
         }
         let anonymous = try bench.token(["firebase": ["sign_in_provider": "anonymous"] as [String: any Sendable]])
         #expect(try await tokens.user(of: anonymous).id == "ann")
+        // A provider that is no short word is left out, and refuses nobody.
+        for odd in ["", "a b", String(repeating: "x", count: 65), "ä"] {
+            let token = try bench.token(["firebase": ["sign_in_provider": odd] as [String: any Sendable]])
+            #expect(try await tokens.user(of: token).signInProvider == nil, "\(odd)")
+        }
     }
 
     @Test func `a header of another kind, and a signature of another making, are refused`() async throws {
