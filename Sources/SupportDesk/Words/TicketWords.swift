@@ -51,7 +51,7 @@ package enum TicketWords {
     private static let kinds = [
         "owner_mismatch": "Purchase belongs to another account",
         "paid_no_access": "Paid, but no access",
-        "needs_proof": "Reported purchase without proof",
+        "needs_proof": "Purchase without a proof",
         "first_seen_elsewhere": "First seen with another account",
         "identity_collision": "Identifiers of two owners",
         "sources_disagree": "Stores disagree about the owner",
