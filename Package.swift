@@ -153,8 +153,8 @@ let package = Package(
         target(
             "Runs",
             [
-                "Entitlements", "Postgres", "Queue", "RateLimits", "Reconciliation", "Schedules", lifecycle, logging,
-                metrics,
+                "Entitlements", "Ledger", "Postgres", "Queue", "RateLimits", "Reconciliation", "Schedules", crypto,
+                lifecycle, logging, metrics,
             ]
         ),
         target(
@@ -190,7 +190,8 @@ let package = Package(
         target(
             "StoreSimulator",
             [
-                hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, yams, crypto, cryptoExtras, x509, asn1,
+                hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, nioPosix, yams, crypto, cryptoExtras, x509,
+                asn1,
             ]
         ),
         target(

@@ -13,11 +13,18 @@ struct DoctorCommand: AsyncParsableCommand {
         abstract:
             "Checks connection, schema, database roles, invariants, leases and alarms, and says how to mend each.",
         json: "one object: ok, checks [{name, ok, detail, fix}]",
-        examples: ["doctor", "doctor --quiet"]
+        examples: ["doctor", "doctor --quiet", "doctor --test-events"]
     )
 
     @Flag(help: "Print only what is not well.") var quiet = false
+    @Flag(help: "Have the App Store send a test notification, and wait for it; say how other stores' are sent.")
+    var testEvents = false
+    @Option(help: "Seconds to wait for each test notification.") var wait = 60
     @OptionGroup var options: OutputOptions
+
+    func validate() throws {
+        guard (1...600).contains(wait) else { throw ValidationError("--wait: give seconds from 1 to 600") }
+    }
 
     func run() async throws {
         try await reporting {
@@ -60,6 +67,7 @@ struct DoctorCommand: AsyncParsableCommand {
                     // It must not hide what the others have found.
                     found.append(.failed("budget", "could not be read: \(CommandFailure(error).message)"))
                 }
+                if testEvents { found += await TestEvents(runtime, pool: pool).checks(within: .seconds(wait)) }
                 return found
             }
         } catch {

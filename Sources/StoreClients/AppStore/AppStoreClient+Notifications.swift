@@ -72,3 +72,53 @@ extension AppStoreClient {
         }
     }
 }
+
+/// What became of a test notification.
+package enum AppStoreTest: Sendable, Hashable {
+    /// It is under way.
+    case pending
+    /// What the App Store sent, not yet verified, and in its words what became of each attempt.
+    case sent(signed: String?, attempts: [String])
+}
+
+extension AppStoreClient {
+    /// Asks the App Store to send a test notification to the address that is set for an environment.
+    ///
+    /// - Returns: the token by which its status is asked for; `nil`: no address is set.
+    package func requestTest(in environment: AppStoreEnvironment) async throws(ReadFailure) -> String? {
+        var requests = 0
+        return try await requester.send(
+            .test(token: nil),
+            in: environment,
+            lane: .support,
+            purpose: .reading,
+            requests: &requests
+        ) { answer throws(ReadFailure) -> String? in
+            switch answer {
+            case .content(let body): return try decoded(body, AppStoreWire.testToken)
+            case .refused(_, 4_040_007): return nil
+            case .refused: throw ReadFailure(.rejected, store: .appStore)
+            }
+        }
+    }
+
+    /// Asks what became of a test notification.
+    package func test(_ token: String, in environment: AppStoreEnvironment) async throws(ReadFailure) -> AppStoreTest {
+        var requests = 0
+        return try await requester.send(
+            .test(token: token),
+            in: environment,
+            lane: .support,
+            purpose: .reading,
+            requests: &requests
+        ) { answer throws(ReadFailure) -> AppStoreTest in
+            switch answer {
+            case .content(let body):
+                let (signed, attempts) = try decoded(body, AppStoreWire.testStatus)
+                return .sent(signed: signed, attempts: attempts)
+            case .refused(_, 4_040_008): return .pending
+            case .refused: throw ReadFailure(.rejected, store: .appStore)
+            }
+        }
+    }
+}

@@ -36,6 +36,8 @@ enum AppStoreEndpoint: Hashable, Sendable {
     case refunds(AppStoreID, revision: String?)
     case token(AppStoreID)
     case notifications(page: String?)
+    /// Asks for a test notification, or for what became of one.
+    case test(token: String?)
 
     /// The route templates, for labels: one for each budget.
     static let templates = [
@@ -46,6 +48,7 @@ enum AppStoreEndpoint: Hashable, Sendable {
         "/inApps/v2/refund/lookup/{anyTransactionId}",
         "/inApps/v1/transactions/{originalTransactionId}/appAccountToken",
         "/inApps/v1/notifications/history",
+        "/inApps/v1/notifications/test",
     ]
 
     /// Points into the route templates.
@@ -60,6 +63,7 @@ enum AppStoreEndpoint: Hashable, Sendable {
         case .refunds: .refunds
         case .token: .token
         case .notifications: .notifications
+        case .test: .test
         }
     }
 
@@ -67,7 +71,8 @@ enum AppStoreEndpoint: Hashable, Sendable {
         switch self {
         case .statuses, .transaction, .history, .lookup, .refunds: .get
         case .token: .put
-        case .notifications: .post
+        case .notifications, .test(nil): .post
+        case .test: .get
         }
     }
 
@@ -85,6 +90,7 @@ enum AppStoreEndpoint: Hashable, Sendable {
             "/inApps/v2/refund/lookup/\(id.text)" + Self.parameter("?revision=", revision)
         case .token(let id): "/inApps/v1/transactions/\(id.text)/appAccountToken"
         case .notifications(let page): "/inApps/v1/notifications/history" + Self.parameter("?paginationToken=", page)
+        case .test(let token): "/inApps/v1/notifications/test" + Self.parameter("/", token)
         }
     }
 

@@ -23,7 +23,7 @@ package enum AppStoreEnvironment: String, Sendable, CaseIterable {
 ///
 /// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits
 package enum AppStoreBudget: String, Sendable, CaseIterable {
-    case statuses, transaction, history, lookup, refunds, token, notifications
+    case statuses, transaction, history, lookup, refunds, token, notifications, test
 
     /// Requests a second that production allows, counted over an hour; the sandbox allows a tenth.
     package var perSecond: Int {
@@ -31,6 +31,7 @@ package enum AppStoreBudget: String, Sendable, CaseIterable {
         case .statuses, .transaction, .history, .notifications: 50
         case .lookup, .refunds: 10
         case .token: 20
+        case .test: 1
         }
     }
 }

@@ -184,6 +184,39 @@ enum AppStoreWire {
         } catch { return false }
     }
 
+    // MARK: Test notifications
+
+    private static let testToken = JSONFields(only: "testNotificationToken")
+    private enum TestField: String, CaseIterable { case signedPayload, sendAttempts }
+    private static let testFields = JSONFields<TestField>()
+    private static let attempt = JSONFields(only: "sendAttemptResult")
+
+    /// Reads a `SendTestNotificationResponse`.
+    static func testToken(_ body: [UInt8]) throws(JSONFault) -> String {
+        var token: String?
+        try JSONReader.readObject(in: body, testToken) { reader, _ throws(JSONFault) in token = try reader.readString()
+        }
+        guard let token else { throw .missing }
+        return token
+    }
+
+    /// Reads a `CheckTestNotificationResponse`: the payload, and the words of its attempts.
+    static func testStatus(_ body: [UInt8]) throws(JSONFault) -> (signed: String?, attempts: [String]) {
+        var status: (signed: String?, attempts: [String]) = (nil, [])
+        try JSONReader.readObject(in: body, testFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .signedPayload: status.signed = try reader.readString(upTo: signedLimit)
+            case .sendAttempts:
+                try reader.readArray { reader throws(JSONFault) in
+                    try reader.readObject(attempt) { reader, _ throws(JSONFault) in
+                        status.attempts.append(try reader.readString())
+                    }
+                }
+            }
+        }
+        return status
+    }
+
     // MARK: Notifications
 
     private enum HistoryField: String, CaseIterable { case notificationHistory, hasMore, paginationToken }

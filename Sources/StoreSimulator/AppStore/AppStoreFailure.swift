@@ -53,6 +53,10 @@ struct AppStoreFailure: Error, Sendable {
         4_040_004: "App not found. Please try again.",
         4_040_005: "Original transaction id not found.",
         4_040_006: "Original transaction id not found. Please try again.",
+        4_000_020: "Invalid request. The test notification token is invalid.",
+        4_040_007: "The notification URL is missing.",
+        4_040_008:
+            "Either the test notification token is expired or the notification and status are not yet available.",
         4_040_010: "Transaction id not found.",
         4_290_000: "Rate limit exceeded.",
         5_000_000: "An unknown error occurred.",

@@ -9,6 +9,8 @@ struct AppStorePath: Sendable {
         case refunds = "app_store.refunds"
         case token = "app_store.token"
         case notifications = "app_store.notifications"
+        case test = "app_store.test"
+        case testStatus = "app_store.test_status"
 
         /// Method and path template below the base URL.
         var template: (method: String, path: String) {
@@ -20,6 +22,8 @@ struct AppStorePath: Sendable {
             case .refunds: ("GET", "/inApps/v2/refund/lookup/{id}")
             case .token: ("PUT", "/inApps/v1/transactions/{id}/appAccountToken")
             case .notifications: ("POST", "/inApps/v1/notifications/history")
+            case .test: ("POST", "/inApps/v1/notifications/test")
+            case .testStatus: ("GET", "/inApps/v1/notifications/test/{id}")
             }
         }
 
@@ -29,6 +33,7 @@ struct AppStorePath: Sendable {
             case .statuses, .transaction, .history, .notifications: 50
             case .lookup, .refunds: 10
             case .token: 20
+            case .test, .testStatus: 1
             }
         }
     }

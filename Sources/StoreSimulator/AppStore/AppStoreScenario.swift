@@ -15,8 +15,13 @@ struct AppStoreScenario: ScenarioObject {
     var customers: [AppStoreCustomerScenario] = []
     /// What the App Store sent, or tried to send.
     var notifications: [AppStoreNotificationScenario] = []
+    /// Where production and the sandbox send test notifications; `nil`: no address is set.
+    var notificationURL: String?
+    var sandboxNotificationURL: String?
 
     static let fields: [ScenarioField<Self>] = [
+        .optional("notification_url", \.notificationURL),
+        .optional("sandbox_notification_url", \.sandboxNotificationURL),
         .value("customers", \.customers), .value("bundle_id", \.bundleID), .value("app_id", \.appID),
         .value("issuer_id", \.issuerID), .value("key_id", \.keyID), .value("released", \.isReleased),
         .value("rate_limits", \.hasRateLimits), .value("rate_scale", \.rateScale),

@@ -13,6 +13,11 @@ extension AppStoreSimulation {
         case ("PUT", "customers", let id?):
             try put(request.decoded(named: id, \.id, "id"), nowMs: nowMs)
             return .done
+        case ("PUT", "notification-urls", nil) where segments.count == 1:
+            let urls: AppStoreNotificationURLs = try request.decoded()
+            scenario.notificationURL = urls.production
+            scenario.sandboxNotificationURL = urls.sandbox
+            return .done
         case ("GET", "jws", let id?):
             return try find(id).map { .text(try writer(nowMs: nowMs).transaction($0.purchase, of: $0.account)) }
         case ("GET", "app-transaction", let id?):
@@ -54,6 +59,8 @@ extension AppStoreSimulation {
           bundle_id: com.example.app       app_id: 1234567890
           issuer_id: 57246542-96fe-1a63-e053-0824d011072a      key_id: 2X9R4HXF34
           released: true                   false: production answers 401, as before the first release
+          notification_url: http://...     where a requested test notification is posted; absent: 4040007
+          sandbox_notification_url: ...    the same for the sandbox
           rate_limits: false               true: the App Store's own, hour by hour, times rate_scale: 1.0
           customers:
             - id: alice                    the simulator's own name of an Apple account
@@ -75,13 +82,15 @@ extension AppStoreSimulation {
           FAMILY_SHARED) order_id upgraded previous_original auto_renew price_increase group
           flaw (bad_signature | foreign_root | foreign_bundle | foreign_environment | foreign_renewal)
         Endpoints: app_store.statuses app_store.transaction app_store.history app_store.lookup app_store.refunds
-          app_store.token app_store.notifications
+          app_store.token app_store.notifications app_store.test app_store.test_status
         A fault's error_type is the App Store's code, such as {status: 404, error_type: "4040002"}; backoff sets the
           moment that the Retry-After of a 429 names. A fault's customer is a transaction's id or the account's name.
 
           GET    /control/app-store/root.pem           the root certificate, for APP_STORE_ROOT_CERTIFICATES
           GET    /control/app-store/key.p8             the API key, for APP_STORE_PRIVATE_KEY
           PUT    /control/app-store/customers/ID       an account as in a scenario, in the place of the old one
+          PUT    /control/app-store/notification-urls  {"production": "http://...", "sandbox": "http://..."}; what is
+                                                       left out has none
           GET    /control/app-store/jws/TRANSACTION    the signed transaction, as a device has it: a storekit_jws proof
           GET    /control/app-store/app-transaction/ID the account's signed AppTransaction: an app_transaction proof
           GET    /control/app-store/receipt/ID         the account's app receipt: an app_receipt proof

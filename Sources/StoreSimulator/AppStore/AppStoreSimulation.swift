@@ -5,7 +5,9 @@ internal import NIOCore
 struct AppStoreSimulation: SimulatedStore {
     static let endpoints = AppStorePath.Endpoint.allCases.map(\.rawValue)
 
-    let scenario: AppStoreScenario
+    var scenario: AppStoreScenario
+    /// Test notifications that were requested, by their tokens.
+    var tests: [String: AppStoreTestNotification] = [:]
     private(set) var accounts: [AppStoreAccount] = []
     /// What the request's customer has at RevenueCat, for each environment at most one account.
     var shared: [AppStoreAccount] = [] {
@@ -141,6 +143,8 @@ struct AppStoreSimulation: SimulatedStore {
         case .lookup: return try transactions(ofOrder: path, nowMs: nowMs)
         case .token: return try setToken(path, request, nowMs: nowMs)
         case .notifications: return try notifications(path, request, nowMs: nowMs)
+        case .test: return try requestTest(path, nowMs: nowMs)
+        case .testStatus: return try testStatus(path)
         }
     }
 

@@ -99,6 +99,11 @@ final class ExchangeHandler: ChannelInboundHandler {
     }
 
     private func send(_ reply: Reply, keepsAlive: Bool, context: ChannelHandlerContext) {
+        if let test = reply.test {
+            WebhookDelivery.post(test.body, to: test.url, on: context.eventLoop) { [simulation] result in
+                simulation.withState { $0.appStore.note(result, of: test.token, nowMs: $0.clock.nowMs) }
+            }
+        }
         if reply.delivery == .drop { return context.close(promise: nil) }
         if reply.delivery == .reset { return reset(context: context) }
         let staysOpen = keepsAlive && (!closesWhenDone || !waiting.isEmpty)

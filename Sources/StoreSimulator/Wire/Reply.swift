@@ -67,6 +67,8 @@ struct Reply: Sendable {
     /// Milliseconds to wait before anything is sent.
     var delayMs: Int64 = 0
     var delivery = Delivery.whole
+    /// What the store sends elsewhere once it has answered.
+    var test: AppStoreTestDelivery?
     /// Unix milliseconds of the `Date` header.
     var dateMs: Int64 = 0
     /// Number for the `X-Request-Id` header.

@@ -223,6 +223,7 @@ struct AppStoreConfigurationTests {
     @Test func `budgets are those that are published`() {
         let published: [AppStoreBudget: Int] = [
             .statuses: 50, .transaction: 50, .history: 50, .lookup: 10, .refunds: 10, .token: 20, .notifications: 50,
+            .test: 1,
         ]
         for budget in AppStoreBudget.allCases { #expect(budget.perSecond == published[budget]) }
         #expect(AppStoreEndpoint.templates.count == AppStoreBudget.allCases.count)
