@@ -34,9 +34,11 @@ SELECT apply_privileges(ARRAY(
          'upkeep'),
         ('worker', 'table', 'SELECT',
          'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision dead_job
-         evidence_request installation job_decision leader owner_window past_decision past_observation product product_access
+         evidence_request import import_line installation job_decision leader owner_window past_decision past_observation
+         product product_access
          role_privilege run
-         run_backfill run_change run_part sandbox_user schema_release store_absence store_knowledge ticket_approval
+         run_backfill run_change run_part sandbox_access sandbox_user schema_release store_absence store_knowledge
+         ticket_approval
          ticket_event ticket_evidence ticket_move ticket_reported_id transfer transfer_step transfer_token'),
         ('worker', 'table', 'UPDATE',
          'evidence_request.answers evidence_request.due_at evidence_request.error evidence_request.taken_at
@@ -48,20 +50,22 @@ SELECT apply_privileges(ARRAY(
          'asset_batch_id_seq decision_id_seq grant_id_seq inbox_id_seq observation_id_seq outbox_id_seq purchase_id_block
          ticket_event_id_seq ticket_number user_sync_user_key_seq worker_epoch'),
         ('worker', 'function', 'EXECUTE',
-         'accept_events account_lines add_accounts allow_transfer app_restores apply_ticket_deadlines approve_run ask_accounts
-         ask_backfill ask_dry_run ask_run begin_account_walk cancel_run charged_back checked_proofs close_parts compact_queue
-         consent_to_transfer count_run days_to_partition drain_inbox end_account_walk enqueue enqueue_reconciles
+         'accept_events account_lines add_accounts add_import_lines allow_transfer app_restores apply_ticket_deadlines
+         approve_import approve_run ask_accounts ask_backfill ask_dry_run ask_import ask_run begin_account_walk cancel_import
+         cancel_run charged_back checked_proofs close_parts compact_queue
+         consent_to_transfer count_run days_to_partition drain_inbox end_account_walk enqueue enqueue_free enqueue_reconciles
          entitlement_answer entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of
          forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
          has_owner_consent host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
-         keep_backfill keep_evidence keep_part maintain_partitions means_access missing_privileges move_backfill name_found
+         keep_backfill keep_evidence keep_import_lines keep_part maintain_partitions means_access meet_free missing_privileges
+         move_backfill name_found
          name_hash name_purchase new_id note_absences note_credentials note_known note_server note_touched
          partitioned_tables
          partitions_of plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed
          publish_ticket_news reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
-         restored_products restored_products_of runs_of set_switch settle_call settle_run settle_transfer spell_inbox
-         stacked_ends standbys start_scheduled step_down store_accounts surviving_purchase take_asks take_backfill take_lead
-         take_outbox take_part
+         restored_products restored_products_of runs_of set_sandbox set_switch settle_call settle_imports settle_run
+         settle_transfer spell_inbox stacked_ends standbys start_scheduled step_down store_accounts surviving_purchase take_asks
+         take_backfill take_import_lines take_lead take_outbox take_part
          take_requests ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),
@@ -103,7 +107,8 @@ SELECT apply_privileges(ARRAY(
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at confirmation confirmed_decision control decision decision_log
          dead_job desk_clock desk_lane desk_question desk_setting dry_run evidence_request grant inbox.attempt inbox.due
-         inbox.event_id
+         import import_line.attempt import_line.detail import_line.due import_line.gives_access import_line.import_id
+         import_line.kind import_line.number import_line.result import_line.store import_line.user_key inbox.event_id
          inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source
          inbox.state inbox.user_keys inbox_log installation invariant_check job_decision job_history job_status leader list_reveal
          observation operator operator_event operator_permission outbox owner_waiver owner_window past_decision
@@ -118,7 +123,7 @@ SELECT apply_privileges(ARRAY(
          run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due run.late_since run.listed run.max_demotions
          run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules run.schedule run.scope run.settled_at
          run.since run.skipped run.started_at run.state run.subscribers run.total run_backfill run_change run_part
-         sandbox_user schedule schema_release sign_in_refusal store_absence store_credential.since store_credential.state
+         sandbox_access sandbox_user schedule schema_release sign_in_refusal store_absence store_credential.since store_credential.state
          store_credential.store store_health store_knowledge ticket ticket_approval ticket_event ticket_evidence ticket_move
          ticket_note ticket_question ticket_reply ticket_reported_id ticket_reveal ticket_status transfer transfer_step
          transfer_token user_reveal user_sync worker'),

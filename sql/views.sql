@@ -17,6 +17,10 @@ COMMENT ON COLUMN product.base_plan_id IS 'Google Play: one base plan of the pro
 COMMENT ON COLUMN product.entitlement IS 'the host''s name for what the product gives';
 COMMENT ON COLUMN product.grants_access IS 'false: the product is known and gives no access';
 COMMENT ON COLUMN product.duration IS 'how long a purchase without an end of its own gives access; null: for life';
+-- Until when sandbox purchases of users count. The list decides, unless SANDBOX=off; every reader of the list reads this.
+CREATE OR REPLACE VIEW sandbox_access AS
+SELECT s.user_id, CASE i.sandbox WHEN 'listed' THEN s.until ELSE '-infinity' END AS until
+  FROM sandbox_user AS s CROSS JOIN installation AS i;
 COMMENT ON TABLE sandbox_user IS 'Users whose sandbox purchases give access, for testers. The host''s team writes it.';
 COMMENT ON COLUMN sandbox_user.user_id IS 'the host''s id of the user';
 COMMENT ON COLUMN sandbox_user.until IS 'until when';

@@ -52,6 +52,9 @@ package struct StoreComposition {
     package func workerStores(publishes: Bool) -> Worker.Stores {
         var parts = Worker.Stores(reader: stores.reader, limiters: clients.limiters)
         parts.dryRunReader = stores.dryRunReader
+        parts.namedReader = { [stores] name, job async throws(ReadFailure) in
+            try await stores.read(named: name, for: job)
+        }
         parts.lists = clients.lists
         parts.acknowledger = clients.acknowledger
         if let walk = stores.accountWalk { parts.beside.append(walk) }

@@ -52,6 +52,8 @@ package struct Worker: Service {
         package var reader: JobReader
         /// Reads for agents and operators, on support's share of the limits; `nil`: dry runs are not answered.
         package var dryRunReader: JobReader?
+        /// Reads what files name; `nil`: imports wait for other workers.
+        package var namedReader: ImportReader.Read?
         package var limiters: StoreRateLimiters
         /// What stores can list of what they sent.
         package var lists: [StoreList] = []
@@ -197,6 +199,19 @@ package struct Worker: Service {
             CommitWatch(pool: pool).service(logger: logger),
         ]
         if settings.readsRuns {
+            work.append(
+                stores.namedReader.map {
+                    ImportReader(
+                        ImportLines(pool: pool, ignoresPause: settings.apply.decision.mode == .observe),
+                        read: $0,
+                        apply: apply,
+                        retry: settings.apply.retry,
+                        lease: lease,
+                        slots: { dequeuer.backgroundSlots },
+                        logger: logger
+                    )
+                }
+            )
             work.append(
                 RunPartReader(
                     RunParts(pool: pool),

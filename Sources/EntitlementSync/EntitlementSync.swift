@@ -25,8 +25,8 @@ struct EntitlementSync: AsyncParsableCommand {
             CommandGroup(
                 name: "User",
                 subcommands: [
-                    Restore.self, Reconcile.self, Explain.self, GrantCommand.self, Adopt.self, SandboxCommand.self,
-                    Erase.self,
+                    Restore.self, Reconcile.self, Explain.self, GrantCommand.self, Adopt.self, ImportCommand.self,
+                    SandboxCommand.self, Erase.self,
                 ]
             ),
             CommandGroup(

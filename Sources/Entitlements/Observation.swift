@@ -117,6 +117,8 @@ package struct Observation: Hashable, Sendable {
     package var owner: NamedOwner
     /// The asked user has shown a proof of it, which its store has verified.
     package var isSubmitted = false
+    /// An operator names the asked user as its owner, in a file that another operator has approved.
+    package var isImported = false
     /// The id that the app gave the store for the buyer, as the store tells it; never shown, never logged.
     package var accountID: String?
     /// By which of its identifiers the store is asked again; `nil`: it is not asked about single purchases.

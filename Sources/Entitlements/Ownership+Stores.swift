@@ -6,7 +6,7 @@ func contradicts(_ row: Purchase, _ userKey: Int64) -> Bool {
 /// Decides who owns an item of a store that does not know our users.
 ///
 /// An id that the app gave the store names the owner where the ledger names no other user; without one, the user who was first to
-/// show a proof of a purchase that gives access.
+/// show a proof of a purchase that gives access, or the user that an operator names.
 ///
 /// `rows`: the ledger's, the oldest first. `owner`: of all of them.
 func attributeByStore(
@@ -47,8 +47,9 @@ func attributeByStore(
     case .unnamed, .askedUser, .anonymous, .otherUser:
         if owner == userKey { return own() }
         let givesAccess = observation.accessState == .access
-        // No user becomes the owner of what is over, nor a user who can't use it.
-        guard observation.isSubmitted, givesAccess, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
+        // By a proof no user becomes the owner of what is over; and neither way a user who can't use it.
+        let isVouchedFor = observation.isImported || observation.isSubmitted && givesAccess
+        guard isVouchedFor, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
             return .unowned(purchase: oldest?.id, merging: rest)
         }
         return own()

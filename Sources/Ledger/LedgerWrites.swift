@@ -246,7 +246,7 @@ package enum LedgerWrites {
                           \(rows.map(\.coverage.rawValue)), \(items.map { $0?.store }), \(items.map { $0?.environment }),
                           \(items.map { $0?.kind.rawValue }), \(items.map { $0?.status.raw }),
                           \(items.map { $0?.ownership }), \(items.map { $0?.renewal }), \(items.map { $0?.productID }),
-                          \(rows.map { $0.attribution?.name }), \(items.map { $0.map { joined($0.entitlements) } }),
+                          \(rows.map(\.recordedAttribution)), \(items.map { $0.map { joined($0.entitlements) } }),
                           \(items.map { $0.map { PostgresBytes($0.payloadHash) } }),
                           \(items.map { $0?.source.rawValue }))
                    AS n(user_key, job_id, purchase_id, asked_at, period_starts_at, period_ends_at, gives_access,

@@ -54,6 +54,38 @@ import Testing
         #expect(!Attribution.unowned(purchase: 5, merging: []).isNew)
     }
 
+    /// Whom the item names, whether it gives access, the ledger's owner; whose it is if an operator names the user.
+    static let imported: [(NamedOwner, access: Bool, owner: Int64?, Attribution)] = [
+        (.unnamed, true, none, .own(purchase: 5, merging: [])),
+        (.unnamed, false, none, .own(purchase: 5, merging: [])),
+        (.unnamed, true, me, .own(purchase: 5, merging: [])),
+        (.unnamed, true, 2, .foreign(purchase: 5, owner: 2, account: nil)),
+        (.account, true, 2, .foreign(purchase: 5, owner: 2, account: nil)),
+        (.otherAccount(id: "y"), true, none, .foreign(purchase: 5, owner: nil, account: "y")),
+        (.otherAccount(id: "y"), true, me, .contradicted(purchase: 5, accountKey: nil, account: "y")),
+        (.heldElsewhere(id: "y"), true, none, .foreign(purchase: 5, owner: nil, account: "y")),
+        (.unattributable, true, none, .unattributed(purchase: 5)),
+    ]
+
+    @Test(arguments: imported)
+    func `An operator's word makes an owner where nothing else names one, and replaces none`(
+        named: NamedOwner,
+        access: Bool,
+        owner: Int64?,
+        expected: Attribution
+    ) {
+        var item = stored(named, access ? "active" : "expired", access: access, shown: false)
+        item.isImported = true
+        #expect(attributed(item, [row(5, owner: owner)]) == expected)
+        if case .own = expected, owner == nil {
+            #expect(attributed(item, []) == .new)
+            #expect(attributed(item, [], eligible: false) == .unowned(purchase: nil, merging: []))
+            var named = row(5, owner: nil)
+            named.accountKey = 2
+            #expect(attributed(item, [named]) == .unowned(purchase: 5, merging: []))
+        }
+    }
+
     @Test func `L1: identifiers of different owners are a collision here too`() {
         #expect(attributed(stored(.account), [row(5), row(6, owner: 2)]) == .collision(purchase: 6, owner: 2))
     }

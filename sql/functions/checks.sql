@@ -265,7 +265,7 @@ BEGIN
                            WHERE p.owner_key = me.user_key AND p.merged_into IS NULL
                              AND coalesce(p.gives_access, p.status = 'owned')
                              AND (p.environment = 'production'
-                                  OR EXISTS (SELECT 1 FROM sandbox_user AS s WHERE s.user_id = known AND s.until > now()))
+                                  OR EXISTS (SELECT 1 FROM sandbox_access AS s WHERE s.user_id = known AND s.until > now()))
                            UNION ALL
                           SELECT g.until FROM "grant" AS g WHERE g.user_key = me.user_key AND g.revoked_at IS NULL) AS a
                    WHERE a.until IS NULL OR a.until > now()),

@@ -17,6 +17,8 @@ BEGIN
     SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted FOR UPDATE;
     DELETE FROM sandbox_user AS s WHERE s.user_id = wanted;
     DELETE FROM account_index AS i WHERE i.user_id = wanted;
+    UPDATE import_line AS l SET user_id = NULL, value = NULL, names = NULL, result = 'erased', epoch = NULL
+     WHERE l.user_id = wanted OR l.user_key = known;
     -- Events may name an id that is no known user. UNION, so that each branch uses its own index.
     DELETE FROM inbox_body AS b
      WHERE b.id = ANY (ARRAY(SELECT i.id FROM inbox AS i WHERE i.user_keys @> ARRAY[known]

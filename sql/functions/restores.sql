@@ -330,7 +330,7 @@ BEGIN
                     WHERE x.owner_key = w.known AND x.merged_into IS NULL AND cardinality(x.entitlements) > 0
                       AND coalesce(x.gives_access, x.status = 'owned')
                       AND (x.environment = 'production'
-                           OR EXISTS (SELECT 1 FROM sandbox_user AS s JOIN user_sync AS u ON u.user_id = s.user_id
+                           OR EXISTS (SELECT 1 FROM sandbox_access AS s JOIN user_sync AS u ON u.user_id = s.user_id
                                        WHERE u.user_key = w.known AND s.until > now()))
                       AND (w.wanted IS NULL OR w.wanted::jsonb ? x.product_id)
                     ORDER BY x.id DESC LIMIT 100) AS p) AS f;
@@ -385,7 +385,7 @@ BEGIN
                       FROM (SELECT o.* FROM purchase AS o WHERE o.owner_key = u.user_key AND o.merged_into IS NULL
                             UNION ALL
                             SELECT l.* FROM account_lines(u.user_key) AS l) AS p
-                      LEFT JOIN sandbox_user AS s
+                      LEFT JOIN sandbox_access AS s
                              ON s.user_id = h.id AND s.until > now() AND p.environment <> 'production'
                      WHERE coalesce(p.gives_access, p.status = 'owned')
                        AND (p.environment = 'production' OR s.user_id IS NOT NULL)

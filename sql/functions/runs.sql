@@ -368,8 +368,10 @@ BEGIN
 END
 $$;
 
--- Deletes runs that ended more than `days` days ago.
+-- Deletes runs and imports that ended more than `days` days ago, and imports that no operator has approved for so long.
 CREATE OR REPLACE FUNCTION forget_runs(days integer) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    DELETE FROM import AS i WHERE coalesce(i.ended_at, CASE i.state WHEN 'ready' THEN i.ready_at END)
+                                  < clock_timestamp() - days * interval '1 day';
     DELETE FROM run AS r WHERE r.ended_at < clock_timestamp() - days * interval '1 day'
 $$;

@@ -235,3 +235,18 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN NULL;
 END
 $$;
+
+-- Sets whether sandbox purchases of listed users count, as a worker's SANDBOX says. If that changes, the listed users are checked at once.
+CREATE OR REPLACE FUNCTION set_sandbox(wanted text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
+DECLARE
+    keys bigint[];
+BEGIN
+    UPDATE installation AS i SET sandbox = wanted WHERE i.sandbox <> wanted;
+    IF FOUND THEN
+        keys := ARRAY(SELECT u.user_key FROM sandbox_user AS s JOIN user_sync AS u ON u.user_id = s.user_id ORDER BY 1);
+        PERFORM enqueue_reconciles(keys, 1::smallint, ARRAY(SELECT new_id() FROM unnest(keys)));
+        PERFORM stir();
+    END IF;
+END
+$$;

@@ -646,10 +646,13 @@ INSERT INTO control (name) VALUES ('demotions'), ('transfers'), ('all');
 -- Which installation this is: a process that serves several apps finds out by it that two of them reach one database.
 CREATE TABLE installation (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    id  uuid    NOT NULL DEFAULT gen_random_uuid()
+    id  uuid    NOT NULL DEFAULT gen_random_uuid(),
+    sandbox text NOT NULL DEFAULT 'listed' CHECK (sandbox IN ('off', 'listed'))
 );
 INSERT INTO installation DEFAULT VALUES;
 COMMENT ON COLUMN installation.id IS 'drawn once, when the schema was made; a dump and a standby carry it on';
+COMMENT ON COLUMN installation.sandbox
+    IS 'SANDBOX of the worker that began last: off means that no sandbox purchase counts, whatever the list says';
 
 -- On which server and timeline workers last wrote, and whether commits waited for a standby. A server with another timeline was promoted,
 -- and may lack what the former primary had not replicated.
@@ -886,6 +889,59 @@ COMMENT ON COLUMN run_backfill.moved_at IS 'when a worker last kept a page or fi
 COMMENT ON COLUMN run_backfill.tries IS 'rises when a worker takes the backfill; a worker with a lower number may write nothing';
 COMMENT ON COLUMN run_backfill.failures IS 'how many tries failed in a row';
 COMMENT ON COLUMN run_backfill.passing IS 'counts of the window in work; they are added to counts when the window ends';
+
+-- An import: a file of purchases and their users. Each line is asked of its store; what an operator approved goes into the ledger.
+CREATE TABLE import (
+    id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    asked_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ready_at      timestamptz,
+    approved_at   timestamptz,
+    ended_at      timestamptz,
+    operator_id   bigint,
+    lines         integer     NOT NULL DEFAULT 0,
+    is_dry        boolean     NOT NULL,
+    state         text        NOT NULL DEFAULT 'asking' CHECK (state IN ('asking', 'ready', 'applying', 'done', 'canceled')),
+    asked_by      text        NOT NULL,
+    approved_by   text,
+    file_hash     bytea       NOT NULL CHECK (octet_length(file_hash) = 32),
+    hash          bytea
+);
+-- Importing a file again while it is being imported goes on with that import.
+CREATE UNIQUE INDEX import_open ON import (file_hash, is_dry) WHERE state IN ('asking', 'ready', 'applying');
+CREATE INDEX import_going ON import (id) WHERE state IN ('asking', 'applying');
+COMMENT ON COLUMN import.operator_id IS 'the operator who imports, who may not approve it; null: the schema''s owner, or a dry run';
+COMMENT ON COLUMN import.ready_at IS 'when every line had an answer';
+COMMENT ON COLUMN import.hash IS 'over all planned lines: an operator approves the import by it';
+
+-- The lines of imports. A line without a result waits for its store; a planned line waits for the approval, and then to be written.
+CREATE TABLE import_line (
+    import_id    bigint      NOT NULL REFERENCES import ON DELETE CASCADE,
+    due          timestamptz NOT NULL DEFAULT '-infinity',
+    user_key     bigint,
+    number       integer     NOT NULL,
+    epoch        integer,
+    turn         integer     NOT NULL DEFAULT 0,
+    attempt      integer     NOT NULL DEFAULT 0,
+    gives_access boolean,
+    user_id      text,
+    store        text,
+    kind         text,
+    value        text,
+    result       text,
+    detail       text,
+    names        bytea[],
+    PRIMARY KEY (import_id, number)
+) WITH (fillfactor = 80);
+CREATE INDEX import_line_asked ON import_line (import_id, due, number) WHERE result IS NULL;
+CREATE INDEX import_line_planned ON import_line (import_id, due, number) WHERE result = 'planned';
+CREATE INDEX import_line_taken ON import_line (epoch) WHERE epoch IS NOT NULL;
+CREATE INDEX import_line_user ON import_line (user_key) WHERE user_key IS NOT NULL;
+CREATE INDEX import_line_user_id ON import_line (user_id) WHERE user_id IS NOT NULL;
+COMMENT ON COLUMN import_line.number IS 'the line''s number in the file';
+COMMENT ON COLUMN import_line.epoch IS 'the worker that has taken the line';
+COMMENT ON COLUMN import_line.turn IS 'rises when a worker takes the line; a worker with a lower number may write nothing';
+COMMENT ON COLUMN import_line.user_id IS 'as the file has it; null once it is a known user''s, whose key stands instead';
+COMMENT ON COLUMN import_line.names IS 'digests of the identifiers that the store gave: lines that share one are of one purchase';
 
 -- How far `plan_checks` has come in its pass over the known users. A walk by key needs no index that every job would have to write.
 CREATE TABLE check_round (

@@ -79,7 +79,8 @@ extension BatchPlan {
         guard attribution.counts, observation.source != .revenueCat else {
             return attribution == .new ? "named_by_revenuecat" : attribution.name
         }
-        return observation.owner == .account ? "account_id" : "first_proof"
+        if observation.owner == .account { return "account_id" }
+        return observation.isImported ? ObservedRow.importedRule : "first_proof"
     }
 
     /// Plans a merger; items of one reading may lead through rows that an earlier item has merged already.

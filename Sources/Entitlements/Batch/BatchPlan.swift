@@ -92,12 +92,10 @@ package struct BatchPlan {
             tryAgain(item, after: ReadFailure(.overtaken))
             return
         }
-        guard touchedIdentifiers.isDisjoint(with: keys), touchedPurchases.isDisjoint(with: ids) else {
+        guard touch(keys, ids) else {
             postponed.append(item)
             return
         }
-        touchedIdentifiers.formUnion(keys)
-        touchedPurchases.formUnion(ids)
         for row in rows.joined() { firstSeen[row.id] = row.firstSeenAt }
         let attributions = attribute(
             item.reading.observations,
@@ -123,6 +121,14 @@ package struct BatchPlan {
             formerOwners.append((owner, item.job.userKey))
         }
         decide(item, user: user, facts: facts, rows: rows, attributions: attributions, holders: holders, ledger: ledger)
+    }
+
+    /// Notes what a job writes; `false`: an earlier job of the batch writes some of it.
+    mutating func touch(_ keys: Set<PurchaseIdentifierKey>, _ ids: Set<Int64>) -> Bool {
+        guard touchedIdentifiers.isDisjoint(with: keys), touchedPurchases.isDisjoint(with: ids) else { return false }
+        touchedIdentifiers.formUnion(keys)
+        touchedPurchases.formUnion(ids)
+        return true
     }
 
     private mutating func decide(

@@ -21,6 +21,14 @@ package struct ObservedRow {
         return purchaseID
     }
 
+    /// Why a user is the owner that an operator has named, and the store has not.
+    package static let importedRule = "imported_by_operator"
+
+    /// What the observation is recorded with: an import's rule stands there, because no decision speaks of it.
+    package var recordedAttribution: String? {
+        ownerRule == Self.importedRule ? ownerRule : attribution?.name
+    }
+
     /// The owner that the row has from now on.
     package var owner: Int64? { attribution?.counts == true ? userKey : nil }
 

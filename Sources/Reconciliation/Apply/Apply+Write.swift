@@ -37,15 +37,7 @@ extension Apply {
     ) async throws {
         var plan = planned
         let isObserving = settings.decision.mode == .observe
-        let fresh = plan.observed.indices.filter {
-            plan.observed[$0].attribution?.isNew == true && plan.observed[$0].sharesRowOf == nil
-        }
-        let newIDs = try await numbers.take(fresh.count, on: connection)
-        for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
-        for index in plan.observed.indices {
-            guard let leader = plan.observed[index].sharesRowOf else { continue }
-            plan.observed[index].purchaseID = plan.observed[leader].purchaseID
-        }
+        let fresh = try await numberNew(&plan, on: connection)
         // Not with the COMMIT: an operator may have locked an alarm's row, and a wait for it can be stopped here.
         plan.alarms.merge(DecisionWrites.alarms(plan.effects)) { first, _ in first }
         report.alarms = plan.alarms.keys.sorted()
@@ -118,6 +110,20 @@ extension Apply {
         report.ended = ends
     }
 
+    /// Gives rows that are new to the ledger their ids; returns their places.
+    func numberNew(_ plan: inout BatchPlan, on connection: PostgresConnection) async throws -> [Int] {
+        let fresh = plan.observed.indices.filter {
+            plan.observed[$0].attribution?.isNew == true && plan.observed[$0].sharesRowOf == nil
+        }
+        let newIDs = try await numbers.take(fresh.count, on: connection)
+        for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
+        for index in plan.observed.indices {
+            guard let leader = plan.observed[index].sharesRowOf else { continue }
+            plan.observed[index].purchaseID = plan.observed[leader].purchaseID
+        }
+        return fresh
+    }
+
     /// Makes users known that only the app's ids in purchases name, and queues reads of users whose purchases were found.
     ///
     /// Throws `LockedByOthers` if another transaction has locked such a user's row of the queue: the job that submitted the
@@ -168,7 +174,7 @@ extension Apply {
     }
 
     /// What was read, as it goes into the ledger.
-    private func ledgerWrites(_ plan: BatchPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
+    func ledgerWrites(_ plan: BatchPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
         let names = plan.observed.flatMap { row -> [(PurchaseIdentifier, Int64)] in
             guard row.attribution?.isNew == true, let id = row.purchaseID else { return [] }
             return (row.observation?.identifiers ?? []).map { ($0, id) }

@@ -114,11 +114,15 @@ package struct AppStoreSource: Sendable {
         }
     }
 
-    /// Asks about transactions that the user has shown.
-    func read(shown subjects: [AppStoreQuery.Subject], _ context: ReadContext) async -> StorePart {
+    /// Asks about transactions that the user has shown, or that are named without a proof.
+    func read(
+        shown subjects: [AppStoreQuery.Subject],
+        isProven: Bool = true,
+        _ context: ReadContext
+    ) async -> StorePart {
         guard let apps, !subjects.isEmpty else { return .nothing(.appStore) }
         let queries = subjects.map {
-            AppStoreQuery($0, lane: context.lane, isFromClient: true, isProven: true, mayGrant: context.mayGrant)
+            AppStoreQuery($0, lane: context.lane, isFromClient: true, isProven: isProven, mayGrant: context.mayGrant)
         }
         var part = await read(queries, in: apps, context)
         for index in part.observations.indices { part.observations[index].isSubmitted = true }

@@ -155,7 +155,7 @@ extension StoresReader {
         else { return false }
         switch item.owner {
         case .otherAccount: return true
-        case .account, .unnamed: return item.accessState == .access
+        case .account, .unnamed: return item.accessState == .access || item.isImported
         case .askedUser, .anonymous, .otherUser, .heldElsewhere, .unattributable: return false
         }
     }

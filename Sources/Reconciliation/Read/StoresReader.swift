@@ -185,7 +185,7 @@ package final class StoresReader: Sendable {
         Set(known.flatMap { $0.identifiers.map(\.key) })
     }
 
-    private func name(_ parts: inout [StorePart], _ context: ReadContext) async throws(ReadFailure) {
+    func name(_ parts: inout [StorePart], _ context: ReadContext) async throws(ReadFailure) {
         for index in parts.indices { try await naming.name(&parts[index].observations, for: context.userID) }
     }
 
@@ -236,7 +236,7 @@ package final class StoresReader: Sendable {
 
     /// The mapping is a table of a few rows that changes rarely: a copy of a second's age decides what is read, and the
     /// apply transaction reads it again before it decides anything.
-    private func currentCatalog() async throws(ReadFailure) -> ProductCatalog {
+    func currentCatalog() async throws(ReadFailure) -> ProductCatalog {
         if let known = catalog.withLock({ $0 }), known.at + .seconds(1) > .now { return known.catalog }
         let fresh = try await readRecords { try await lookups.catalog() }
         catalog.withLock { $0 = (fresh, .now) }

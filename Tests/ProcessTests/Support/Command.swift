@@ -28,6 +28,7 @@ struct Command: Sendable, CustomStringConvertible {
 
     static let job = "00000000-0000-7000-8000-000000000001"
     static let grants = Paths.fixtures + "/grants.csv"
+    static let purchases = Paths.fixtures + "/purchases.csv"
     static let scenario = Paths.fixtures + "/scenario.yaml"
 
     /// Every command, with arguments that are right as far as they go; as JSON where it prints.
@@ -42,7 +43,8 @@ struct Command: Sendable, CustomStringConvertible {
         Command("replay", "user-1", "--since", "2026-01-01", "--csv"), Command("shadow", "--output", "json"),
         Command("grant", "add", "user-1", "--until", "2099-01-01", "--reason", "r"),
         Command("grant", "list", "--output", "json"), Command("grant", "revoke", "1", "--output", "json"),
-        Command("adopt", "--file", grants), Command("sandbox", "allow", "user-1", "--until", "2099-01-01"),
+        Command("adopt", "--file", grants), Command("import", "--file", purchases, "--output", "json"),
+        Command("import", "list"), Command("sandbox", "allow", "user-1", "--until", "2099-01-01"),
         Command("pause", "demotions", "--output", "json"), Command("resume", "demotions"),
         Command("queue", "stats", "--output", "json"),
         Command("queue", "list", "--output", "json"), Command("queue", "retry", "--error", "unavailable"),
