@@ -52,7 +52,8 @@ package struct WorkerComposition {
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version,
                 mode: config.decision.mode.rawValue,
-                stores: config.askedStores.map(\.rawValue)
+                stores: config.askedStores.map(\.rawValue),
+                sandbox: config.decision.sandbox.rawValue
             ),
             apply: ApplySettings(
                 decision: config.decision,

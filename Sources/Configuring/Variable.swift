@@ -9,6 +9,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case consoleDatabaseURL = "CONSOLE_DATABASE_URL"
     case reportDatabaseURL = "REPORT_DATABASE_URL"
     case mode = "MODE"
+    case sandbox = "SANDBOX"
     case storeApps = "STORE_APPS"
     case revenueCatAPIKey = "REVENUECAT_API_KEY"
     case revenueCatProjectID = "REVENUECAT_PROJECT_ID"

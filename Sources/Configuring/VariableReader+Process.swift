@@ -31,6 +31,7 @@ extension VariableReader {
         let background = number(.backgroundCheckDays, default: 30, in: 0...365, unit: "days")
         var settings = DecisionSettings()
         settings.mode = choice(.mode, default: Mode.full)
+        settings.sandbox = choice(.sandbox, default: SandboxRule.listed)
         settings.absenceMargin = .seconds(margin)
         settings.absenceMarginGooglePlay = .seconds(googlePlay)
         settings.backgroundCheck = background > 0 ? .seconds(background * 86_400) : nil

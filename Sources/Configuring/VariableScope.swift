@@ -25,7 +25,7 @@ extension Variable {
             .onsideMerchantSecret, .onsideMerchantSecretEncoding, .onsideSecretKeyID, .onsideBundleID,
             .firebaseProjectID, .appTokenIssuer, .appTokenAudience, .outboxURL, .outboxSecret:
             .app
-        case .mode, .revenueCatBaseURL, .revenueCatRequestsPerMinute, .restoreReservePercent,
+        case .mode, .sandbox, .revenueCatBaseURL, .revenueCatRequestsPerMinute, .restoreReservePercent,
             .supportReservePercent, .jobMaxAttempts, .jobBackoffBaseMs, .jobBackoffCapMs, .jobMaxAgeSeconds,
             .jobLeaseSeconds, .absenceMarginSeconds, .absenceMarginGooglePlaySeconds, .backgroundCheckDays,
             .demotionBrakePercent, .demotionBrakeMinimum, .workerConcurrency, .workerBatch, .oidcRoles,

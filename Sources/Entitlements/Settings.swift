@@ -5,6 +5,14 @@ package enum Mode: String, Sendable, CaseIterable {
     case observe
 }
 
+/// Whose sandbox purchases count.
+package enum SandboxRule: String, Sendable, CaseIterable {
+    /// No user's, listed or not.
+    case off
+    /// Those of users on the list, until the end that stands there.
+    case listed
+}
+
 /// What verdicts are measured by; read at each verdict, so that a change holds at once.
 package struct DecisionSettings: Hashable, Sendable {
     package var mode: Mode
@@ -16,6 +24,8 @@ package struct DecisionSettings: Hashable, Sendable {
     package var absenceMarginGooglePlay = Duration.seconds(172_800)
     /// How long a known user may stay unread; `nil`: for as long as nothing is expected.
     package var backgroundCheck: Duration? = .seconds(30 * 86_400)
+    /// Workers put it on record, where every reader of the list finds it.
+    package var sandbox = SandboxRule.listed
 
     package func margin(of store: String) -> Duration {
         store == "play_store" || store == "google_play" ? absenceMarginGooglePlay : absenceMargin

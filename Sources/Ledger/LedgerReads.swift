@@ -156,7 +156,7 @@ package enum LedgerReads {
         PostgresRequest(
             """
             SELECT a.user_id, a.until > now(), CASE WHEN a.until > now() AND isfinite(a.until) THEN a.until END
-              FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = ANY (\(userIDs))
+              FROM entitlement_sync.sandbox_access AS a WHERE a.user_id = ANY (\(userIDs))
             """
         ) { rows in
             var sandboxes: [ExactText: (SandboxState, Instant?)] = [:]

@@ -82,7 +82,7 @@ package struct JobQueue: Sendable {
                           CASE q.active WHEN 0 THEN q.restore_queued_at ELSE q.reconcile_queued_at END AS queued_at
             )
             SELECT c.id, c.active, c.lane, c.due, c.user_key, u.user_id, c.attempt, c.crashes, c.error, c.queued_at,
-                   EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
+                   EXISTS (SELECT 1 FROM entitlement_sync.sandbox_access AS s
                             WHERE s.user_id = u.user_id AND s.until > now()) AS sandbox,
                    -- Not joined: each of the partitions would be asked for each job, and few jobs say anything.
                    CASE WHEN c.has_request THEN (SELECT x.proofs::text FROM entitlement_sync.job_request AS x WHERE x.id = c.id)

@@ -18,7 +18,9 @@ package struct Leases: Sendable {
     /// The number is drawn at random. A sequence that lost its tail in a failover would give a number again, and the
     /// process that had it before would write under the other's lease.
     package func register(_ process: LeaseKeeper.Process) async throws(PostgresError) -> Int32 {
-        try await pool.query(
+        // Before this process takes a job by it.
+        if let sandbox = process.sandbox { try await pool.query("SELECT entitlement_sync.set_sandbox(\(sandbox))") }
+        return try await pool.query(
             """
             INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, stores, expires_at)
             SELECT d.epoch, \(process.host), \(process.pid), \(process.version), \(process.lists), \(process.mode),

@@ -86,7 +86,7 @@ package struct DryRuns: Sendable {
             RETURNING r.id, r.user_key, r.error, clock_timestamp(),
                       (SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.user_key = r.user_key),
                       EXISTS (SELECT 1 FROM entitlement_sync.user_sync AS u
-                                JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+                                JOIN entitlement_sync.sandbox_access AS s ON s.user_id = u.user_id
                                WHERE u.user_key = r.user_key AND s.until > now()), r.tries
             """
         ).map { row in

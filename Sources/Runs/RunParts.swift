@@ -34,7 +34,7 @@ package struct RunParts: Sendable {
         let jobs = try await pool.query(
             """
             SELECT k.key, u.user_id, entitlement_sync.new_id(),
-                   EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
+                   EXISTS (SELECT 1 FROM entitlement_sync.sandbox_access AS s
                             WHERE s.user_id = u.user_id AND s.until > now())
               FROM unnest(\(keys)) AS k(key)
              CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x

@@ -102,7 +102,7 @@ package struct Histories: Sendable {
             """
             SELECT u.user_key, u.user_id, u.ever_observed, s.until
               FROM entitlement_sync.user_sync AS u
-              LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+              LEFT JOIN entitlement_sync.sandbox_access AS s ON s.user_id = u.user_id
              WHERE u.user_id = ANY (\(ids)) ORDER BY u.user_key
             """
         ).map(One.init)
@@ -126,7 +126,7 @@ package struct Histories: Sendable {
                      WHERE x.user_key > \(key) ORDER BY x.user_key LIMIT \(Self.stretch)) AS u
               LEFT JOIN LATERAL (SELECT d.at FROM entitlement_sync.past_decision AS d
                                   WHERE d.user_key = u.user_key ORDER BY d.id DESC LIMIT 1) AS n ON true
-              LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+              LEFT JOIN entitlement_sync.sandbox_access AS s ON s.user_id = u.user_id
              ORDER BY u.user_key
             """
         )

@@ -1,5 +1,7 @@
 import ArgumentParser
 import Composition
+import Configuring
+import Entitlements
 import Foundation
 import Postgres
 import Queue
@@ -171,6 +173,12 @@ struct SandboxCommand: AsyncParsableCommand {
                 throw CommandFailure(
                     .notAllowed,
                     "\(error.message); use a database user with the role entitlement_sync_client, or the schema's owner"
+                )
+            }
+            guard database.config.decision.sandbox == .listed else {
+                return Answer(
+                    "\(user) is on the list until \(until.text), and SANDBOX=off: no sandbox purchase counts before it is listed again",
+                    json: ["user_id": user, "until": until.text]
                 )
             }
             return Answer(

@@ -39,6 +39,8 @@ package struct LeaseKeeper: Service {
         package var mode: String?
         /// The stores that it asks.
         package var stores: [String]?
+        /// Its SANDBOX; `nil`: what is on record stays.
+        package var sandbox: String?
 
         package init(
             host: String,
@@ -46,7 +48,8 @@ package struct LeaseKeeper: Service {
             version: String,
             lists: [String] = [],
             mode: String? = nil,
-            stores: [String]? = nil
+            stores: [String]? = nil,
+            sandbox: String? = nil
         ) {
             self.host = host
             self.pid = pid
@@ -54,6 +57,7 @@ package struct LeaseKeeper: Service {
             self.lists = lists
             self.mode = mode
             self.stores = stores
+            self.sandbox = sandbox
         }
     }
 
