@@ -12,7 +12,7 @@ SELECT apply_privileges(ARRAY(
         ('client', 'table', 'SELECT',
          'dead_job decision_log inbox_log job_status schema_release ticket_status'),
         ('client', 'function', 'EXECUTE',
-         'id_time reference_of request_reconcile request_restore'),
+         'end_access id_time put_access reference_of request_reconcile request_restore'),
         ('api', 'schema', 'USAGE',
          'entitlement_sync'),
         ('api', 'table', 'SELECT',
@@ -58,14 +58,12 @@ SELECT apply_privileges(ARRAY(
          forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
          has_owner_consent host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
          keep_backfill keep_evidence keep_import_lines keep_part maintain_partitions means_access meet_free missing_privileges
-         move_backfill name_found
-         name_hash name_purchase new_id note_absences note_credentials note_known note_server note_touched
-         partitioned_tables
-         partitions_of plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed
-         publish_ticket_news reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
-         restored_products restored_products_of runs_of set_sandbox set_switch settle_call settle_imports settle_run
-         settle_transfer spell_inbox stacked_ends standbys start_scheduled step_down store_accounts surviving_purchase take_asks
-         take_backfill take_import_lines take_lead take_outbox take_part
+         move_backfill name_found name_hash name_purchase new_id note_absences note_credentials note_known note_other_access
+         note_server note_touched partitioned_tables partitions_of plan_backfills plan_checks postpone_backfill predict_run
+         product_access_of product_changed publish_ticket_news record_access reference_of reply_to_ticket request_reconcile
+         request_restore requeue_dead restore_answers restored_products restored_products_of runs_of set_sandbox set_switch
+         settle_call settle_imports settle_run settle_transfer spell_inbox stacked_ends standbys start_scheduled step_down
+         store_accounts surviving_purchase take_asks take_backfill take_import_lines take_lead take_outbox take_part
          take_requests ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),

@@ -55,7 +55,7 @@ package struct CommandFailure: Error {
         }
         // The database is there; it is the wait for a lock that ran out.
         if state == SQLState.lockNotAvailable { return .elapsed }
-        if state == "ES006" || state == "ES007" { return .notAllowed }
+        if state == "ES009" || state == "ES007" { return .notAllowed }
         if state.hasPrefix("ES") || state == "22023" { return .data }
         if state == "42501" { return .notAllowed }
         if state == "42P01" || state == "3F000" || state == "42883" { return .configuration }

@@ -86,7 +86,7 @@ private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInp
             "RevenueCat names this user as the owner of a purchase that gives access; it belonged to another account"
                 + " before"
         case .storeAccess: "A store says that a purchase of this user gives access"
-        default: "A grant by our own people gives access"
+        default: grantReason(input.grantSources)
         }
     let isAtRisk = summary.hasAccess && !summary.hasPaidAccess && input.grants != .active
     return Verdict(
@@ -101,6 +101,13 @@ private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInp
         explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
             + (isAtRisk ? " It is at risk: the last payment has failed, and the store gives time to mend that." : "")
     )
+}
+
+private func grantReason(_ sources: [String]) -> String {
+    let others = sources.filter { $0 != "grant" }
+    guard !others.isEmpty else { return "A grant by our own people gives access" }
+    let own = others.count < sources.count ? ", and so does a grant by our own people" : ""
+    return "The host says that the user has access from \(others.joined(separator: " and "))\(own)"
 }
 
 private func reconcile(_ lapse: Lapse?, _ summary: AccessSummary, _ input: DecisionInput) -> Verdict {

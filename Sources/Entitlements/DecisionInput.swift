@@ -14,6 +14,8 @@ package struct DecisionInput: Sendable {
     /// The ids of all ledger rows that the reading lists, also where it names another owner for them.
     package var listed: Set<Int64> = []
     package var grants = GrantState.none
+    /// Who gives the access of the grants in force: our own people (`grant`), or other payers by the host's word.
+    package var grantSources: [String] = []
     package var sandbox = SandboxState.none
     /// A purchase or grant was seen at some time.
     package var everObserved = false
@@ -73,7 +75,7 @@ package struct DecisionInput: Sendable {
     }
 }
 
-/// Access given by our own people.
+/// Access that no store gives: by our own people, or paid for elsewhere.
 package enum GrantState: String, Sendable, CaseIterable {
     case none, active, past
 }

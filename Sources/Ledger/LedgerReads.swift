@@ -12,6 +12,8 @@ package struct Switches {
     package var demotionsPaused: Bool
     /// Which entitlements mean access.
     package var catalog: ProductCatalog
+    /// The adapter can say what access the host gives itself.
+    package var asksHost: Bool
 }
 
 /// The reads of the apply transaction.
@@ -31,6 +33,7 @@ package enum LedgerReads {
             SELECT clock_timestamp() AS now, EXISTS (SELECT 1 FROM alive) AS is_alive,
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false) AS is_paused,
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false) AS demotions_paused,
+                   to_regprocedure('entitlement_sync_host.other_access(text[])') IS NOT NULL AS asks_host,
                    coalesce(min(k.products), '{}') AS products, coalesce(min(k.grants), '{}') AS grants
               FROM entitlement_sync.control AS c
              CROSS JOIN (SELECT array_agg(m.product_id ORDER BY m.product_id) AS products,
@@ -45,7 +48,8 @@ package enum LedgerReads {
                 isAlive: row["is_alive"],
                 isPaused: row["is_paused"],
                 demotionsPaused: row["demotions_paused"],
-                catalog: ProductCatalog(Dictionary(zip(products, grants)) { $0 || $1 })
+                catalog: ProductCatalog(Dictionary(zip(products, grants)) { $0 || $1 }),
+                asksHost: row["asks_host"]
             )
         }
     }
@@ -129,21 +133,28 @@ package enum LedgerReads {
         )
     }
 
-    /// Which users have grants, whether one is in force, and until when.
-    package static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: (state: GrantState, end: Instant?)]> {
+    /// The users' grants: whether one is in force, who gives it, and when the next of them ends.
+    package struct Grants {
+        package var state: GrantState
+        package var sources: [String]
+        package var end: Instant?
+    }
+
+    /// Which users have grants.
+    package static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: Grants]> {
         PostgresRequest(
             """
-            SELECT r.user_key, bool_or(r.revoked_at IS NULL AND r.until > now()),
-                   max(r.until) FILTER (WHERE r.revoked_at IS NULL AND r.until > now() AND isfinite(r.until))
+            SELECT r.user_key, coalesce(array_agg(DISTINCT r.source) FILTER (WHERE r.revoked_at IS NULL AND r.until > now()), '{}'),
+                   min(r.until) FILTER (WHERE r.revoked_at IS NULL AND r.until > now() AND isfinite(r.until))
               FROM entitlement_sync."grant" AS r
              WHERE r.user_key = ANY (\(userKeys))
              GROUP BY r.user_key
             """
         ) { rows in
-            var grants: [Int64: (GrantState, Instant?)] = [:]
+            var grants: [Int64: Grants] = [:]
             for row in rows {
-                let (key, isActive, end) = try row.decode(Int64.self, Bool.self, Instant?.self)
-                grants[key] = (isActive ? .active : .past, end)
+                let (key, sources, end) = try row.decode(Int64.self, [String].self, Instant?.self)
+                grants[key] = Grants(state: sources.isEmpty ? .past : .active, sources: sources, end: end)
             }
             return grants
         }

@@ -64,6 +64,9 @@ struct HostAdapter {
             IF to_regprocedure('entitlement_sync_host.newest_users(integer)') IS NOT NULL THEN
                 PERFORM n.id || '' FROM entitlement_sync_host.newest_users(0) AS n(id);
             END IF;
+            IF to_regprocedure('entitlement_sync_host.other_access(text[])') IS NOT NULL THEN
+                PERFORM o.id, o.source, o.until FROM entitlement_sync_host.other_access('{}') AS o(id, source, until);
+            END IF;
             IF to_regprocedure('entitlement_sync_host.unexplained_assets(integer)') IS NOT NULL THEN
                 PERFORM a.user_id || a.asset_id FROM entitlement_sync_host.unexplained_assets(0) AS a(user_id, asset_id);
             END IF;

@@ -28,13 +28,17 @@ package struct Controls: Sendable {
         package var id: Int64
         package var userID: String
         package var until: String
+        package var source: String
+        package var externalID: String?
+        package var entitlement: String?
         package var reason: String
         package var grantedBy: String
         package var isActive: Bool
 
         enum CodingKeys: String, CodingKey {
-            case id, until, reason
+            case id, until, source, entitlement, reason
             case userID = "user_id"
+            case externalID = "external_id"
             case grantedBy = "granted_by"
             case isActive = "active"
         }
@@ -81,13 +85,16 @@ package struct Controls: Sendable {
             """
             SELECT g.id, coalesce(u.user_id, ''), CASE WHEN isfinite(g.until) THEN to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
                         ELSE g.until::text END,
-                   g.reason, g.granted_by, g.revoked_at IS NULL AND g.until > now()
+                   g.source, g.external_id, g.entitlement, g.reason, g.granted_by, g.revoked_at IS NULL AND g.until > now()
               FROM entitlement_sync."grant" AS g
               JOIN entitlement_sync.user_sync AS u ON u.user_key = g.user_key
+             WHERE g.version_of IS NULL
              ORDER BY g.id DESC LIMIT 1000
             """
         ).map { row in
-            try row.decode(into: GrantRow.init(id:userID:until:reason:grantedBy:isActive:))
+            try row.decode(
+                into: GrantRow.init(id:userID:until:source:externalID:entitlement:reason:grantedBy:isActive:)
+            )
         }
     }
 
@@ -108,15 +115,48 @@ package struct Controls: Sendable {
         }
     }
 
-    /// Adopts a baseline: each user becomes explained by a grant that names its source.
+    /// A user of a baseline, and what gives them access: our own people, or another payer (`source`) by its name for it.
+    package struct Adopted: Sendable {
+        package var userID: String
+        package var until: PostgresTimestamp
+        package var reason: String
+        package var payer: (source: String, externalID: String)?
+
+        package init(
+            userID: String,
+            until: PostgresTimestamp,
+            reason: String,
+            payer: (source: String, externalID: String)? = nil
+        ) {
+            self.userID = userID
+            self.until = until
+            self.reason = reason
+            self.payer = payer
+        }
+    }
+
+    /// Adopts a baseline: each user becomes explained by a grant.
     ///
-    /// - Returns: how many grants were added; users who have an active grant with the same reason are left as they are.
+    /// - Returns: how many grants were added; users who have an active grant with the same reason, or from the same payer, are
+    ///   left as they are.
     /// - Throws: `UnadoptableRow` where a row is refused; nothing is adopted then.
-    package func adopt(_ rows: [(userID: String, until: PostgresTimestamp, reason: String)]) async throws -> Int {
+    package func adopt(_ rows: [Adopted]) async throws -> Int {
         try await pool.withTransaction { connection in
             var added = 0
             for (index, row) in rows.enumerated() {
                 do {
+                    if let (source, externalID) = row.payer {
+                        added += try await connection.query(
+                            """
+                            SELECT entitlement_sync.record_access(k.key, \(source), \(externalID), \(row.until), NULL, \(row.reason))
+                              FROM (SELECT entitlement_sync.user_key_of(\(row.userID)) AS key) AS k
+                             WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
+                                                WHERE g.user_key = k.key AND g.source = \(source)
+                                                  AND g.external_id = \(externalID))
+                            """
+                        ).count
+                        continue
+                    }
                     added += try await connection.query(
                         """
                         INSERT INTO entitlement_sync."grant" (user_key, until, reason)

@@ -19,6 +19,8 @@ package struct DeskUser: Decodable, Sendable {
         package var until: String
         package var revokedAt: String?
         package var reason: String
+        package var source: String
+        package var entitlement: String?
     }
 
     package struct Job: Decodable, Sendable {

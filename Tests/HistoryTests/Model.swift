@@ -63,6 +63,8 @@ struct Model {
 
     struct Grant {
         var id: Int64
+        /// What another payer calls it; `nil`: our own people gave it.
+        var externalID: String?
         var isActive = true
     }
 

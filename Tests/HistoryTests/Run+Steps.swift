@@ -16,6 +16,8 @@ extension Run {
         case .host(let user, let change): try await host(user % users, change)
         case .grant(let user): try await grant(user % users)
         case .endGrant(let user, let revoking): try await endGrant(user % users, revoking: revoking)
+        case .pay(let user): try await pay(user % users)
+        case .endPay(let user): try await endPay(user % users)
         case .pause(let name, let on):
             try await controls.set(name, paused: on)
             if on { model.paused.insert(name) } else { model.paused.remove(name) }
@@ -132,6 +134,39 @@ extension Run {
                 "UPDATE entitlement_sync.\"grant\" SET until = now() - interval '1 hour' WHERE id = \(id)"
             )
         }
+    }
+
+    private mutating func pay(_ user: Int) async throws {
+        guard model.people[user].exists else { return }
+        let known = model.people[user].grants.firstIndex { $0.externalID != nil }
+        let externalID = known.flatMap { model.people[user].grants[$0].externalID } ?? "invoice-\(UUID())"
+        let id = try await lane.host.query(
+            "SELECT entitlement_sync.put_access(\(userID(user)), 'shop', \(externalID), \(Self.tomorrow))"
+        ).one.decode(Int64.self)
+        if let known {
+            try expect(model.people[user].grants[known].id == id, "what is paid elsewhere has changed its id")
+            if !model.people[user].grants[known].isActive { model.note("paid elsewhere again") }
+            model.people[user].grants[known].isActive = true
+        } else {
+            model.note("paid elsewhere")
+            model.people[user].grants.append(.init(id: id, externalID: externalID))
+        }
+        model.enqueue(user, .reconcile)
+    }
+
+    private mutating func endPay(_ user: Int) async throws {
+        guard model.people[user].exists,
+            let place = model.people[user].grants.firstIndex(where: { $0.externalID != nil }),
+            let externalID = model.people[user].grants[place].externalID
+        else { return }
+        let wasActive = model.people[user].grants[place].isActive
+        let ended = try await lane.host.query("SELECT entitlement_sync.end_access('shop', \(externalID))").one
+            .decode(Bool.self)
+        try expect(ended == wasActive, "what was paid elsewhere ends once")
+        guard wasActive else { return }
+        model.note("paid elsewhere no longer")
+        model.people[user].grants[place].isActive = false
+        model.enqueue(user, .reconcile)
     }
 
     private mutating func sandbox(_ user: Int, allowed: Bool) async throws {

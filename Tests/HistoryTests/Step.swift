@@ -15,6 +15,9 @@ enum Step: Sendable, CustomStringConvertible {
     case host(user: Int, HostChange)
     case grant(user: Int)
     case endGrant(user: Int, revoking: Bool)
+    /// The host's backend says that the user paid elsewhere, or that this is over.
+    case pay(user: Int)
+    case endPay(user: Int)
     case pause(String, Bool)
     /// The entitlement `gold` gets its row in the catalogue, or loses it.
     case map(Bool)
@@ -69,6 +72,8 @@ enum Step: Sendable, CustomStringConvertible {
         case .host(let user, let change): "host u\(user) \(change)"
         case .grant(let user): "grant u\(user)"
         case .endGrant(let user, let revoking): "\(revoking ? "revoke" : "expire") grant of u\(user)"
+        case .pay(let user): "u\(user) pays elsewhere"
+        case .endPay(let user): "u\(user) pays elsewhere no longer"
         case .pause(let name, let on): "\(on ? "pause" : "resume") \(name)"
         case .map(let on): on ? "map gold" : "unmap gold"
         case .sandbox(let user, let on): "sandbox u\(user) \(on ? "allowed" : "ended")"

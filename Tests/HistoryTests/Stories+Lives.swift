@@ -53,7 +53,22 @@ extension Stories {
                 cast.work()
             )
         case 6:
-            return go([.grant(user: cast.one)], cast.work(), [.endGrant(user: cast.one, revoking: true)], cast.work())
+            if generator.oneIn(2) {
+                return go(
+                    [.grant(user: cast.one)],
+                    cast.work(),
+                    [.endGrant(user: cast.one, revoking: true)],
+                    cast.work()
+                )
+            }
+            return go(
+                [.store(item: cast.item, .expire), .pay(user: cast.one)],
+                cast.work(),
+                [.endPay(user: cast.one), generator.pick(.endPay(user: cast.one), .pay(user: cast.one))],
+                cast.work(),
+                [.endPay(user: cast.one), cast.ask()],
+                cast.work()
+            )
         case 7:
             return go(
                 [.sandbox(user: cast.one, allowed: true), cast.ask()],

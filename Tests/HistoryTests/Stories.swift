@@ -89,7 +89,7 @@ struct Stories {
             .makeFree, .addAssets(2), .addLapsedAssets(3), .addMysteriousAsset, .moderate, .clearModeration,
             .giveAsset(to: cast.other), .dropAsset,
         ]
-        switch generator.below(14) {
+        switch generator.below(15) {
         case 0, 1: return .store(item: cast.item, changes[generator.below(changes.count)])
         case 2, 3: return .host(user: cast.one, hosts[generator.below(hosts.count)])
         case 4: return .tap(user: cast.one, key: generator.below(2))
@@ -101,6 +101,7 @@ struct Stories {
         case 10: return .sandbox(user: cast.one, allowed: generator.oneIn(2))
         case 11: return .wait
         case 12: return .beat(cast.near)
+        case 13: return generator.pick(.pay(user: cast.one), .endPay(user: cast.one))
         default:
             return generator.pick(.restart(cast.near), .rescue(cast.near), .again(cast.near), .map(generator.oneIn(2)))
         }

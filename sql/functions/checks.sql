@@ -166,14 +166,17 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
           JOIN decision AS d ON d.id = b.decision_id JOIN me USING (user_key)
         UNION ALL
         SELECT g.created_at, g.id, 'grant',
-               format('Access was granted %s: %s',
+               format(CASE WHEN g.source = 'grant' THEN 'Access was granted %s: %s' ELSE 'Access from %3$s was recorded %1$s%4$s.' END,
                       CASE WHEN isfinite(g.until)
                            THEN 'until ' || to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || ' UTC'
-                           ELSE 'without an end' END, g.reason)
+                           ELSE 'without an end' END, g.reason, g.source, coalesce(' (' || g.entitlement || ')', ''))
           FROM "grant" AS g JOIN me USING (user_key)
         UNION ALL
-        SELECT g.revoked_at, g.id, 'grant', format('Grant %s was revoked.', g.id)
-          FROM "grant" AS g JOIN me USING (user_key) WHERE g.revoked_at IS NOT NULL
+        -- What was changed goes on as the row that it became.
+        SELECT g.revoked_at, g.id, 'grant',
+               CASE WHEN g.is_asked THEN format('The host no longer says that %s gives access until then.', g.source)
+                    ELSE format('Grant %s was revoked.', g.id) END
+          FROM "grant" AS g JOIN me USING (user_key) WHERE g.revoked_at IS NOT NULL AND g.version_of IS NULL
         UNION ALL
         SELECT e.at, e.id, 'ticket',
                format('Ticket %s (%s) %s.', reference_of('T', t.uid), t.kind,

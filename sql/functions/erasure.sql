@@ -43,7 +43,7 @@ BEGIN
     DELETE FROM shown_proof AS s WHERE s.user_key = known;
     DELETE FROM submitted_account AS a WHERE a.user_key = known;
     UPDATE purchase AS p SET store_account = NULL WHERE p.owner_key = known AND p.store_account IS NOT NULL;
-    UPDATE "grant" AS g SET reason = '(erased)' WHERE g.user_key = known;
+    UPDATE "grant" AS g SET reason = '(erased)', external_id = NULL WHERE g.user_key = known;
 
     jobs := ARRAY(SELECT h.id FROM job_history AS h WHERE h.user_key = known)
          || ARRAY(SELECT x.id FROM queue AS q

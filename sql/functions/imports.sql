@@ -10,7 +10,7 @@ BEGIN
     IF session IS NOT NULL THEN
         asker := acting(session, 'transfer');
     ELSIF NOT (dry OR is_schema_owner()) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in',
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'no operator is signed in',
             HINT = 'Sign in: entitlement-sync operator login NAME; without a session only the schema''s owner imports.';
     END IF;
     INSERT INTO import (is_dry, asked_by, operator_id, file_hash) VALUES (dry, left(coalesce(asker.name, who), 200), asker.id, content_hash)
@@ -168,7 +168,7 @@ BEGIN
     IF session IS NOT NULL THEN
         approver := acting(session, 'transfer', interval '10 minutes');
     ELSIF NOT is_schema_owner() THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in',
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'no operator is signed in',
             HINT = 'Sign in: entitlement-sync operator login NAME; without a session only the schema''s owner approves.';
     END IF;
     SELECT i.* INTO r FROM import AS i WHERE i.id = which AND i.state = 'ready' FOR NO KEY UPDATE;
@@ -176,7 +176,7 @@ BEGIN
         RETURN false;
     END IF;
     IF approver.id IS NOT NULL AND approver.id = r.operator_id THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'whose import it is does not approve it',
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'whose import it is does not approve it',
             HINT = 'Another operator approves it, or the schema''s owner.';
     END IF;
     IF r.hash IS DISTINCT FROM seen THEN

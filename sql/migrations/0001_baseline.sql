@@ -197,17 +197,28 @@ CREATE TABLE purchase_identifier (
 );
 CREATE INDEX purchase_identifier_purchase ON purchase_identifier (purchase_id);
 
--- Access that an operator gave.
+-- Access that no store gives: by an operator (source `grant`), or paid for elsewhere, as the host says (any other source). A change keeps
+-- the id, and what stood there until then becomes a row of its own, which has ended: so the past can be decided again.
 CREATE TABLE "grant" (
-    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    user_key   bigint      NOT NULL,
-    until      timestamptz NOT NULL,
-    reason     text        NOT NULL,
-    granted_by text        NOT NULL DEFAULT session_user,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    revoked_at timestamptz
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    user_key    bigint      NOT NULL,
+    until       timestamptz NOT NULL,
+    reason      text        NOT NULL,
+    granted_by  text        NOT NULL DEFAULT session_user,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    revoked_at  timestamptz,
+    source      text        NOT NULL DEFAULT 'grant' CHECK (source ~ '^[a-z0-9_]{1,32}$'),
+    -- The payer's name for it, such as a subscription's id.
+    external_id text        CHECK (length(external_id) BETWEEN 1 AND 255),
+    -- The name that `product` has; null: access without a name.
+    entitlement text,
+    -- The row that this one was, before that was changed.
+    version_of  bigint,
+    -- The host was asked by `other_access`, and is asked again at each decision.
+    is_asked    boolean     NOT NULL DEFAULT false
 );
 CREATE INDEX grant_user ON "grant" (user_key);
+CREATE UNIQUE INDEX grant_external ON "grant" (source, external_id) WHERE external_id IS NOT NULL;
 
 -- Digests of the proofs that a user's app submitted lately: a proof is new if none within a day is the same.
 CREATE TABLE shown_proof (

@@ -151,14 +151,24 @@ extension Histories {
         var grants: [Int64: [PastGrant]] = [:]
         for row in try await connection.query(
             """
-            SELECT g.user_key, g.id, g.created_at, g.until, g.revoked_at, g.reason
+            SELECT g.user_key, g.id, g.created_at, g.until, g.revoked_at, g.reason, g.source
               FROM entitlement_sync."grant" AS g WHERE g.user_key = ANY (\(keys)) ORDER BY g.id
             """
         ) {
             try row.decode {
-                (key: Int64, id: Int64, created: Instant, until: Instant, revoked: Instant?, reason: String) in
+                (
+                    key: Int64, id: Int64, created: Instant, until: Instant, revoked: Instant?, reason: String,
+                    source: String
+                ) in
                 grants[key, default: []].append(
-                    PastGrant(id: id, createdAt: created, until: until, revokedAt: revoked, reason: reason)
+                    PastGrant(
+                        id: id,
+                        createdAt: created,
+                        until: until,
+                        revokedAt: revoked,
+                        reason: reason,
+                        source: source
+                    )
                 )
             }
         }

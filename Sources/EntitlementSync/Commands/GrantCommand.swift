@@ -52,7 +52,7 @@ struct GrantCommand: AsyncParsableCommand {
     struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists the grants with their ids.",
-            json: "one array of {id, user_id, until, active, reason, granted_by}",
+            json: "one array of {id, user_id, until, active, source, external_id, entitlement, reason, granted_by}",
             examples: ["grant list", "grant list --output json"]
         )
 
@@ -61,9 +61,12 @@ struct GrantCommand: AsyncParsableCommand {
         func answer(_ database: Database) async throws -> Answer {
             let grants = try await Controls(pool: database.pool).grants()
             return Answer(
-                ["id", "user", "until", "active", "reason", "by"],
+                ["id", "user", "until", "active", "source", "reason", "by"],
                 grants.map {
-                    ["\($0.id)", $0.userID, $0.until, $0.isActive ? "yes" : "no", $0.reason, $0.grantedBy]
+                    [
+                        "\($0.id)", $0.userID, $0.until, $0.isActive ? "yes" : "no",
+                        [$0.source, $0.externalID].compactMap(\.self).joined(separator: " "), $0.reason, $0.grantedBy,
+                    ]
                 },
                 document: grants
             )
@@ -91,22 +94,24 @@ struct GrantCommand: AsyncParsableCommand {
 
 struct Adopt: Command {
     static let configuration = CommandConfiguration(
-        abstract: "Adopts a baseline of subscribers from a CSV file: user_id,until,reason.",
+        abstract:
+            "Adopts a baseline of subscribers from a CSV file: user_id,until,reason, or user_id,until,source,external_id,reason.",
         json: "one object: rows, added, over",
         examples: ["adopt --file baseline.csv", "adopt --file baseline.csv --output json"]
     )
 
-    typealias Row = (userID: String, until: PostgresTimestamp, reason: String)
-
-    @Option(help: "The CSV file, with a head line user_id,until,reason.")
+    @Option(
+        help:
+            "The CSV file, with a head line user_id,until,reason, or for other payers user_id,until,source,external_id,reason."
+    )
     var file: String
     @OptionGroup var options: OutputOptions
 
-    func prepare() throws -> [Row] {
+    func prepare() throws -> [Controls.Adopted] {
         try Self.parse(try textOfFile(file, of: "--file"))
     }
 
-    func answer(_ rows: [Row], _ database: Database) async throws -> Answer {
+    func answer(_ rows: [Controls.Adopted], _ database: Database) async throws -> Answer {
         do {
             let added = try await Controls(pool: database.pool).adopt(rows)
             let there = rows.count - added
@@ -125,22 +130,29 @@ struct Adopt: Command {
     }
 
     /// Reads the lines; nothing is adopted when one is wrong.
-    private static func parse(_ text: String) throws -> [Row] {
+    private static func parse(_ text: String) throws -> [Controls.Adopted] {
+        let heads = ["user_id,until,reason", "user_id,until,source,external_id,reason"]
         var lines = text.split(whereSeparator: \.isNewline).map(String.init)
-        guard lines.first?.lowercased().replacingOccurrences(of: " ", with: "") == "user_id,until,reason" else {
-            throw CommandFailure(.data, "line 1: the head must be user_id,until,reason")
+        guard let head = lines.first?.lowercased().replacingOccurrences(of: " ", with: ""), heads.contains(head) else {
+            throw CommandFailure(.data, "line 1: the head must be \(heads.joined(separator: " or "))")
         }
+        let columns = head.split(separator: ",").count
         lines.removeFirst()
         guard lines.count <= 1_000_000 else { throw CommandFailure(.data, "more than 1,000,000 lines; split the file") }
         return try lines.enumerated().map { index, line in
-            let fields = line.split(separator: ",", maxSplits: 2, omittingEmptySubsequences: false).map {
+            let fields = line.split(separator: ",", maxSplits: columns - 1, omittingEmptySubsequences: false).map {
                 $0.trimmingCharacters(in: CharacterSet(charactersIn: " \""))
             }
-            guard fields.count == 3, !fields[0].isEmpty, !fields[2].isEmpty else {
-                throw CommandFailure(.data, "line \(index + 2): write user_id,until,reason")
+            guard fields.count == columns, !fields.contains("") else {
+                throw CommandFailure(.data, "line \(index + 2): write \(head)")
             }
             let until = try Moment(end: fields[1], name: "line \(index + 2), until")
-            return (fields[0], until.timestamp, fields[2])
+            return Controls.Adopted(
+                userID: fields[0],
+                until: until.timestamp,
+                reason: fields[columns - 1],
+                payer: columns == 5 ? (fields[2], fields[3]) : nil
+            )
         }
     }
 }

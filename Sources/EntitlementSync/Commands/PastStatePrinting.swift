@@ -35,7 +35,7 @@ extension PastState {
             },
             "purchases": purchases.map(\.json),
             "grants": grants.map {
-                ["id": $0.id, "until": $0.until.machineText, "reason": $0.reason] as JSONObject
+                ["id": $0.id, "source": $0.source, "until": $0.until.machineText, "reason": $0.reason] as JSONObject
             },
             "unknown": unknowns.map(\.sentence),
         ]
@@ -53,7 +53,10 @@ extension PastState {
         if let absentSince { rows.append(("no access", "found by full readings since \(absentSince.machineText)")) }
         rows += purchases.map { ("purchase", $0.sentence) }
         if purchases.isEmpty { rows.append(("purchase", "none was known")) }
-        rows += grants.map { ("grant", "\($0.id), until \($0.until.spokenText): \($0.reason)") }
+        rows += grants.map { grant in
+            let source = grant.source == "grant" ? "" : "from \(grant.source), "
+            return ("grant", "\(grant.id), \(source)until \(grant.until.spokenText): \(grant.reason)")
+        }
         rows += unknowns.map { ("not known", $0.sentence) }
         return ["How it stood at \(at.machineText)"] + rows.map { "  \($0.0.padded(to: 9))  \($0.1)" }
     }

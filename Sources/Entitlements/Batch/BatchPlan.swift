@@ -156,6 +156,7 @@ package struct BatchPlan {
             settings: decision
         )
         input.grants = facts?.grants ?? .none
+        input.grantSources = facts?.grantSources ?? []
         input.sandbox = facts?.sandbox ?? .none
         input.everObserved = facts?.everObserved ?? false
         input.decidedType = facts?.decidedType

@@ -174,6 +174,7 @@ private struct PastInput {
             settings: settings
         )
         input.grants = history.grants(at: decision.at)
+        input.grantSources = Set(history.grants.filter { $0.isInForce(at: decision.at) }.map(\.source)).sorted()
         input.sandbox = history.sandbox(at: decision.at)
         input.everObserved = everObserved
         input.decidedType = ledger.decidedType

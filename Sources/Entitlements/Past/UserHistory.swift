@@ -95,13 +95,22 @@ package struct PastGrant: Hashable, Sendable {
     package var until: Instant
     package var revokedAt: Instant?
     package var reason: String
+    package var source: String
 
-    package init(id: Int64, createdAt: Instant, until: Instant, revokedAt: Instant? = nil, reason: String = "") {
+    package init(
+        id: Int64,
+        createdAt: Instant,
+        until: Instant,
+        revokedAt: Instant? = nil,
+        reason: String = "",
+        source: String = "grant"
+    ) {
         self.id = id
         self.createdAt = createdAt
         self.until = until
         self.revokedAt = revokedAt
         self.reason = reason
+        self.source = source
     }
 
     package func isInForce(at moment: Instant) -> Bool {

@@ -59,6 +59,9 @@ package struct Apply: Sendable {
                     metadata: ["error.sqlstate": "\(refused.sqlState ?? "")", "batch.jobs": "\(batch.count)"]
                 )
                 assetsApart = true
+            } catch let unknown as OtherAccess.Unknown {
+                try? await Alarms.raise(AdapterFault.alarm, unknown.advice, in: pool)
+                throw unknown
             } catch is LedgerRace where tries < 5 {
                 tries += 1
                 numbers.drop()
@@ -194,7 +197,7 @@ package struct Apply: Sendable {
         let ids = batch.compactMap(\.job.userID).sortedExactly
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
-        let (switches, users, _, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
+        let (switches, users, _, facts, recorded, sandboxes, locked, named, ledger) = try await connection.send(
             LedgerReads.switches(epoch: epoch),
             LedgerReads.lockUsers(ids),
             PostgresRequest(SessionSettings.plansByKey),
@@ -205,9 +208,18 @@ package struct Apply: Sendable {
             LedgerReads.named(by: identifiers(in: batch)),
             LedgerReads.ledger(keys)
         )
+        var grants = recorded
+        if switches.asksHost, switches.isAlive {
+            let asked = batch.compactMap { item in
+                item.job.userID.flatMap { users[ExactText($0)] }.map { ($0.id, item.job.userKey) }
+            }
+            try await OtherAccess.note(Dictionary(asked) { first, _ in first }, on: connection)
+            grants = try await connection.send(LedgerReads.grants(keys))
+        }
         var scene = Scene(switches: switches, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
         for (key, grant) in grants {
             scene.facts[key]?.grants = grant.state
+            scene.facts[key]?.grantSources = grant.sources
             scene.facts[key]?.grantsEnd = grant.end
         }
         if !sandboxes.isEmpty {

@@ -53,7 +53,7 @@ package struct ImportRecords: Sendable {
     /// Begins the import of a file, or goes on with the one that was begun with the same file.
     ///
     /// `session`: the digest of the operator's session; `nil`: the schema's owner imports, or it is a dry run. Throws
-    /// `PostgresError`, SQLSTATE `ES006` where that is not allowed.
+    /// `PostgresError`, SQLSTATE `ES009` where that is not allowed.
     package func ask(
         _ file: ImportFile,
         isDry: Bool,
@@ -88,7 +88,7 @@ package struct ImportRecords: Sendable {
     /// Has what was planned written, by its hash.
     ///
     /// - Returns: `false`: there is no import of this number that is ready.
-    /// - Throws: `PostgresError`: SQLSTATE `ES006` where the operator may not, `ES007` where the sign-in is too old, `22023` where the
+    /// - Throws: `PostgresError`: SQLSTATE `ES009` where the operator may not, `ES007` where the sign-in is too old, `22023` where the
     ///   hash differs or the answers are too old.
     package func release(_ id: Int64, hash: String, session: [UInt8]?, by asker: String) async throws -> Bool {
         try await pool.query(

@@ -86,6 +86,7 @@ struct UserPage: Sendable {
         shown([
             "until": Moments.shown(grant.until), "reason": grant.reason,
             "revoked": Moments.shown(grant.revokedAt),
+            "payer": grant.source == "grant" ? nil : grant.source, "entitlement": grant.entitlement,
         ])
     }
 

@@ -111,7 +111,7 @@ struct ConsoleFrame: RouterMiddleware {
 
     private func sayings(for error: PostgresError) -> (HTTPResponse.Status, String, String) {
         switch error.sqlState {
-        case "ES006":
+        case "ES009":
             desk.logger.warning("security: a role was refused", metadata: ["security.door": "console"])
             return (.forbidden, "Your role may not do this", Self.sentence(error))
         case "22023", "ES001": return (.badRequest, "That was not understood", Self.sentence(error))

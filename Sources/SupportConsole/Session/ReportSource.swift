@@ -23,7 +23,7 @@ package final class ReportSource: Sendable {
             return (try await body(pool), lag?.words)
         } catch let error as PostgresError {
             // A session of the last moments may not have arrived here: that is no fault of the server's.
-            if error.sqlState != "ES006" { restsUntil.withLock { $0 = .now + Self.rest } }
+            if error.sqlState != "ES009" { restsUntil.withLock { $0 = .now + Self.rest } }
             return nil
         }
     }

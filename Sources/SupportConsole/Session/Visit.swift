@@ -47,7 +47,7 @@ struct Visit: Sendable {
         guard let token = Cookie.session(in: request) else { throw ConsoleFault.signedOut }
         self.token = token
         do { me = try await DeskConsole(pool: desk.pool, session: token.digest).me() } catch let error as PostgresError
-            where error.sqlState == "ES006"
+            where error.sqlState == "ES009"
         { throw ConsoleFault.signedOut }
     }
 }

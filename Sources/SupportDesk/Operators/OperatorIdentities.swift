@@ -44,7 +44,7 @@ extension Operators {
     /// Takes passwords of all operators again.
     ///
     /// - Returns: whether a provider was in use.
-    /// - Throws: `PostgresError`, SQLSTATE `ES006` for all but the schema's owner.
+    /// - Throws: `PostgresError`, SQLSTATE `ES009` for all but the schema's owner.
     package func leaveProvider() async throws -> Bool {
         try await pool.query("SELECT entitlement_sync.leave_provider()").first?.decode(Bool.self) ?? false
     }

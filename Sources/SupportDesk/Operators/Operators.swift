@@ -202,7 +202,7 @@ package struct Operators: Sendable {
     /// Ends all sessions but this one.
     ///
     /// - Returns: how many there were.
-    /// - Throws: `PostgresError` with SQLSTATE `ES006` where the session has ended.
+    /// - Throws: `PostgresError` with SQLSTATE `ES009` where the session has ended.
     package func endOthers(than session: [UInt8]) async throws -> Int {
         try await recorded(session, "view") {
             try await pool.query("SELECT entitlement_sync.end_other_sessions(\(PostgresBytes(session)))")
@@ -221,7 +221,7 @@ package struct Operators: Sendable {
 
     /// Finds out who acts, if the role has a duty.
     ///
-    /// - Throws: `PostgresError` with SQLSTATE `ES006`: no operator is signed in, or the role may not; that is on record then.
+    /// - Throws: `PostgresError` with SQLSTATE `ES009`: no operator is signed in, or the role may not; that is on record then.
     package func acting(_ session: [UInt8], as duty: String) async throws -> Actor {
         try await recorded(session, duty) {
             try await pool.query(
@@ -235,7 +235,7 @@ package struct Operators: Sendable {
     func recorded<Result>(_ session: [UInt8], _ duty: String, _ body: () async throws -> Result) async throws -> Result
     {
         do { return try await body() } catch let error as PostgresError
-            where error.sqlState == "ES006" || error.sqlState == "ES007"
+            where error.sqlState == "ES009" || error.sqlState == "ES007"
         {
             _ = try? await pool.query("SELECT entitlement_sync.note_refusal(\(PostgresBytes(session)), \(duty))")
             throw error
@@ -272,7 +272,7 @@ package struct Operators: Sendable {
 
     /// Adds an operator; without an administrator's session, only the first one.
     ///
-    /// Throws `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old,
+    /// Throws `PostgresError` with SQLSTATE `ES009` where that is not allowed, `ES007` where the sign-in is too old,
     /// `22023` for a name that can't be taken, `ES001` for an unknown user.
     package func add(_ wanted: NewOperator, by session: [UInt8]?) async throws {
         try await manage(
@@ -305,7 +305,7 @@ package struct Operators: Sendable {
     /// Stands in, as a second administrator or the schema's owner, for an account that another administrator made or
     /// reset.
     ///
-    /// - Throws: `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old.
+    /// - Throws: `PostgresError` with SQLSTATE `ES009` where that is not allowed, `ES007` where the sign-in is too old.
     package func confirm(_ name: String, by session: [UInt8]?) async throws {
         let shown = session.map(PostgresBytes.init)
         try await manage(session, "SELECT entitlement_sync.confirm_operator(\(shown), \(name))")

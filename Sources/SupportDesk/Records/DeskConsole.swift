@@ -30,7 +30,7 @@ package struct DeskConsole: SessionRecords {
         package var byProvider: Bool
     }
 
-    /// - Throws: `PostgresError`, SQLSTATE `ES006` where no operator is signed in.
+    /// - Throws: `PostgresError`, SQLSTATE `ES009` where no operator is signed in.
     package func me() async throws -> Me {
         try await pool.query(
             """

@@ -38,7 +38,7 @@ package struct DeskTickets: SessionRecords {
     ///
     /// `states`: `nil`: all in which an operator has to act. `limit`: 1 to 1000. With `reveal` also the users' ids of the first 20,
     /// which is put on record.
-    /// Throws `PostgresError`, SQLSTATE `ES006` without a session that may; `RevealRefused`.
+    /// Throws `PostgresError`, SQLSTATE `ES009` without a session that may; `RevealRefused`.
     package func list(states: [String]?, limit: Int = 200, reveal: Bool = false) async throws -> [Row] {
         if reveal { try await checkReveal("SELECT entitlement_sync.reveal_list(\(shown), \(states), NULL)") }
         return try await rows(
@@ -125,7 +125,7 @@ package struct DeskTickets: SessionRecords {
     /// Does something to a ticket.
     ///
     /// - Returns: a word for why it was not done; `nil`: it was.
-    /// - Throws: `PostgresError`: SQLSTATE `ES006` where the role may not, `ES007` where the sign-in is too old, `22023`
+    /// - Throws: `PostgresError`: SQLSTATE `ES009` where the role may not, `ES007` where the sign-in is too old, `22023`
     ///   where there is no such ticket or the words can't be taken.
     package func act(_ act: Act, on id: Int64) async throws -> String? {
         let (permission, query): (String, PostgresQuery) =

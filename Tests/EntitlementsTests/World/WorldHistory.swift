@@ -138,11 +138,17 @@ struct WorldHistory {
 
     private mutating func changeGrant(_ person: Int) {
         let record = world.people[person].record
+        let until = world.clock + generator.pick(hour, hour * 30, day * 30)
         if generator.oneIn(2) {
-            let until = world.clock + generator.pick(hour, hour * 30, day * 30)
             world.records[record].grants.append(.init(until: until))
             world.note("grant added")
             tell("grant for u\(person)")
+        } else if generator.oneIn(3), let last = world.records[record].grants.indices.last {
+            // Another payer's renewal, also of what had ended, or its earlier end.
+            let end = generator.oneIn(3) ? world.clock : until
+            world.note(world.records[record].grants[last].until < world.clock ? "grant begun again" : "grant changed")
+            world.records[record].grants[last] = .init(until: end)
+            tell("u\(person)'s grant ends at another time")
         } else if let last = world.records[record].grants.indices.last {
             let isPast = world.records[record].grants[last].until < world.clock
             world.note(isPast ? "grant expired" : "grant revoked")

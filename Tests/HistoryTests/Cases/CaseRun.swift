@@ -220,7 +220,7 @@ struct CaseRun {
             case SQLState.lockNotAvailable, SQLState.deadlockDetected:
                 note("met a lock")
                 sessions[place].waiting = deed
-            case "ES006", "ES007": note("refused by the role or the session")
+            case "ES009", "ES007": note("refused by the role or the session")
             case "ES001": note("unknown user")
             case "ES008": note("an owner says too much")
             default:

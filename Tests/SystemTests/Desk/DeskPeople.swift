@@ -119,7 +119,7 @@ extension SignIn.Result {
 
 /// The state of the refusal, where there has to be one.
 func expectRefusal(
-    _ state: String = "ES006",
+    _ state: String = "ES009",
     sourceLocation: SourceLocation = #_sourceLocation,
     _ body: () async throws -> Void
 ) async {

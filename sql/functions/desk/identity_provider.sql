@@ -27,7 +27,7 @@ CREATE OR REPLACE FUNCTION leave_provider() RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     IF NOT is_schema_owner() THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'the schema''s owner alone ends the use of an identity provider',
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'the schema''s owner alone ends the use of an identity provider',
             HINT = 'Connect as the user who ran migrate.';
     END IF;
     DELETE FROM sign_in_provider;
@@ -156,7 +156,7 @@ BEGIN
             HINT = 'Set OIDC_ISSUER for the console first.';
     END IF;
     IF who.id = actor.id THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'name: an account is identified by another admin',
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'name: an account is identified by another admin',
             HINT = 'Ask another admin.';
     END IF;
     IF EXISTS (SELECT 1 FROM operator_identity AS i

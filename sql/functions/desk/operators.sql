@@ -64,7 +64,7 @@ BEGIN
         RETURN (acting(session, 'manage', interval '5 minutes')).id;
     END IF;
     IF NOT (is_schema_owner() AND coalesce(schema_owner_may, false)) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in', HINT = fix;
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'no operator is signed in', HINT = fix;
     END IF;
     RETURN NULL;
 END
@@ -129,7 +129,7 @@ BEGIN
     actor := admin_or_schema_owner(session, true, 'Ask another admin, or connect as the schema''s owner without signing in.');
     who := operator_named(wanted);
     IF actor IN (who.id, who.held_by) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'name: the admin who added or reset the account does not confirm it',
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'name: the admin who added or reset the account does not confirm it',
             HINT = 'Another admin does; where there is none, the schema''s owner does, signed out: entitlement-sync operator confirm NAME.';
     END IF;
     UPDATE operator AS o SET held_until = NULL WHERE o.id = who.id;

@@ -38,15 +38,15 @@ BEGIN
     SELECT s.proved_at INTO proved FROM operator_session AS s
      WHERE s.digest = sha256(session) AND s.operator_id = who.id AND session_ends(s) > clock_timestamp();
     IF proved IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in, or the session has ended',
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = 'no operator is signed in, or the session has ended',
             HINT = 'Sign in: entitlement-sync operator login NAME.';
     END IF;
     IF NOT role_may(who.role, wanted) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = format('the role %s may not do this (%s)', who.role, wanted),
+        RAISE EXCEPTION USING ERRCODE = 'ES009', MESSAGE = format('the role %s may not do this (%s)', who.role, wanted),
             HINT = 'Ask an operator whose role may.';
     END IF;
     IF who.held_until > clock_timestamp() AND is_weighty(wanted) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006',
+        RAISE EXCEPTION USING ERRCODE = 'ES009',
             MESSAGE = CASE WHEN who.held_until = 'infinity'
                            THEN 'the account was added or reset, and no second admin has confirmed it'
                            ELSE 'the account was added or reset less than a day ago, and no second admin has confirmed it' END,

@@ -31,9 +31,11 @@ BEGIN
                         FROM (SELECT x.* FROM purchase AS x WHERE x.owner_key = which AND x.merged_into IS NULL
                                ORDER BY x.observed_at DESC, x.id DESC LIMIT 50) AS p),
         'grants', (SELECT coalesce(jsonb_agg(jsonb_build_object('id', g.id, 'until', g.until, 'created_at', g.created_at,
-                                                                'revoked_at', g.revoked_at, 'reason', g.reason)
+                                                                'revoked_at', g.revoked_at, 'reason', g.reason, 'source', g.source,
+                                                                'entitlement', g.entitlement)
                                              ORDER BY g.id DESC), '[]')
-                     FROM (SELECT x.* FROM "grant" AS x WHERE x.user_key = which ORDER BY x.id DESC LIMIT 20) AS g),
+                     FROM (SELECT x.* FROM "grant" AS x WHERE x.user_key = which AND x.version_of IS NULL
+                            ORDER BY x.id DESC LIMIT 20) AS g),
         'standing', user_standing(me.user_id),
         'dry_run', (SELECT to_jsonb(r) FROM dry_run AS r
                      WHERE r.user_key = which AND r.asked_at > clock_timestamp() - interval '1 day'

@@ -125,7 +125,7 @@ def operators():
     with logins(["support"]) as urls:
         results = states([statement for _, statement, _ in calls], urls["support"])
     for (name, _, may), (state, message) in zip(calls, results):
-        is_refused = state == "ES006" and (
+        is_refused = state == "ES009" and (
             "may not do this" in message or "signed in" in message or "was added or reset" in message
         )
         if may:
@@ -292,7 +292,7 @@ def run():
         for role, url in urls.items():
             for statement, (state, message) in zip(FORBIDDEN, states(FORBIDDEN, url)):
                 # Sessions that are none are refused by the desk's functions, everything else by the server.
-                category.note(f"{role}: {statement}", state not in ("42501", "ES006"), f"{state} {message}")
+                category.note(f"{role}: {statement}", state not in ("42501", "ES009"), f"{state} {message}")
             for (statement, may), (state, message) in zip(ONLY.items(), states(list(ONLY), url)):
                 if role in may.split():
                     category.control(f"{role} may {statement}", state not in ("42501", *BROKEN), f"{state} {message}")
