@@ -7,6 +7,7 @@ import Outbox
 import Postgres
 import Queue
 import RateLimits
+import Reconciliation
 import ServiceLifecycle
 import SupportConsole
 import Transport
@@ -75,7 +76,7 @@ struct AppInstance {
                     watch: statusHub,
                     untilIdle: process.untilIdle,
                     scope: scope,
-                    share: process.share
+                    share: BackgroundShare(among: process.restores)
                 )
             }
             var api: APIComposition?

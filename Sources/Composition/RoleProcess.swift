@@ -25,8 +25,8 @@ package struct RoleProcess: Sendable {
     package let roles: Set<Role>
     /// End once nothing is left to do.
     package var untilIdle = false
-    /// Of the workers of all apps.
-    let share = BackgroundShare()
+    /// Those of all apps' workers.
+    let restores = BackgroundShare.Restores()
 
     package init(roles: Set<Role>, untilIdle: Bool = false) {
         self.roles = roles

@@ -81,7 +81,7 @@ package struct Worker: Service {
     /// Whether this process holds a lease and may work.
     package var isLeased: Bool { lease.epoch != nil }
 
-    /// Puts a worker together; without a `planner`, another process plans runs; `share`: of all workers of the process.
+    /// Puts a worker together; without a `planner`, another process plans runs; `share`: what background jobs may use.
     package init(
         _ settings: Settings,
         pool: PostgresPool,

@@ -36,6 +36,15 @@ struct BackgroundShareTests {
         #expect(slow.besideRestores(at: last + .milliseconds(1002)) == 0.126)
     }
 
+    @Test func `Another worker's restores leave an eighth, however slow they are`() {
+        let restores = BackgroundShare.Restores()
+        let (ours, theirs) = (BackgroundShare(among: restores), BackgroundShare(among: restores))
+        _ = share(theirs, after: 1000, taking: .seconds(1))
+        #expect(theirs.besideRestores(at: start + .seconds(1)) == 1.0 / 32)
+        #expect(ours.besideRestores(at: start + .seconds(1)) == 0.125)
+        #expect(ours.besideRestores(at: start + .seconds(3)) == nil)
+    }
+
     @Test func `Work beside the slots is rested from as long as it took, and longer while restores are slow`() {
         let share = BackgroundShare()
         #expect(share.rest(after: .milliseconds(40), at: start) == .milliseconds(40))

@@ -181,7 +181,8 @@ import UserRequests
     }
 
     @Test(arguments: [
-        "SELECT NULL::text, 'invoice', now()", "SELECT 'ann', NULL, now()", "SELECT 'ann', 'invoice', NULL::timestamptz",
+        "SELECT NULL::text, 'invoice', now()", "SELECT 'ann', NULL, now()",
+        "SELECT 'ann', 'invoice', NULL::timestamptz",
         "SELECT 'ann', 'Invoice', 'infinity'::timestamptz", "SELECT 'ann', (1 / 0)::text, now()",
         "SELECT 'ann', 'invoice', now() FROM pg_sleep(3)",
     ])
@@ -236,7 +237,7 @@ extension World {
         try await texts(
             """
             SELECT e.words FROM entitlement_sync.user_sync AS u CROSS JOIN LATERAL entitlement_sync.user_events(u.user_key) AS e
-             WHERE u.user_id = '\(user)' AND e.kind = 'grant' ORDER BY e.at, e.place
+             WHERE u.user_id = \(user) AND e.kind = 'grant' ORDER BY e.at, e.place
             """
         )
     }

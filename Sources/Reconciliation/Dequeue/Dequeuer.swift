@@ -28,7 +28,7 @@ package final class Dequeuer: Service {
     private let logger: Logger
 
     /// `slots`: jobs that take a slot at once, at most, which postponed jobs do not; `batch`: jobs of one dequeue, at most;
-    /// `share`: of all workers of the process; `limiter`: who waits for the tokens of the store that every user is read from; `isIdle`: whether nothing else is left to
+    /// `share`: what background jobs may use; `limiter`: who waits for the tokens of the store that every user is read from; `isIdle`: whether nothing else is left to
     /// do, which ends the service (`nil`: it runs until shutdown).
     package init(
         _ queue: JobQueue,
