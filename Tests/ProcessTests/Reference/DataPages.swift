@@ -93,7 +93,7 @@ func sqlPage(_ pool: PostgresPool) async throws -> String {
         SELECT p.proname::text, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
                coalesce(obj_description(p.oid, 'pg_proc'), '')
           FROM pg_proc AS p WHERE p.pronamespace = 'entitlement_sync'::regnamespace
-           AND p.proname IN ('request_restore', 'request_reconcile') ORDER BY p.proname DESC
+           AND p.proname IN ('request_restore', 'request_reconcile', 'put_access', 'end_access') ORDER BY p.proname DESC
         """
     )
     for row in functions {
