@@ -147,7 +147,7 @@ let package = Package(
             "Reconciliation",
             [
                 "Entitlements", "Ledger", "Outbox", "Postgres", "Queue", "RateLimits", "SignedTokens", "StoreClients",
-                "StoreEvents", "Telemetry", "UserRequests", crypto, lifecycle, logging, metrics,
+                "StoreEvents", "Telemetry", "TextFormats", "UserRequests", crypto, lifecycle, logging, metrics,
             ]
         ),
         target(

@@ -10,7 +10,7 @@ SELECT apply_privileges(ARRAY(
         ('client', 'table', 'DELETE INSERT SELECT UPDATE',
          'product sandbox_user'),
         ('client', 'table', 'SELECT',
-         'dead_job decision_log inbox_log job_status schema_release ticket_status'),
+         'dead_job decision_log entitlement_status inbox_log job_status schema_release ticket_status'),
         ('client', 'function', 'EXECUTE',
          'end_access id_time put_access reference_of request_reconcile request_restore'),
         ('api', 'schema', 'USAGE',
@@ -34,8 +34,8 @@ SELECT apply_privileges(ARRAY(
          'upkeep'),
         ('worker', 'table', 'SELECT',
          'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision dead_job
-         evidence_request import import_line installation job_decision leader owner_window past_decision past_observation
-         product product_access
+         entitlement_status evidence_request import import_line installation job_decision leader owner_window past_decision
+         past_observation product product_access
          role_privilege run
          run_backfill run_change run_part sandbox_access sandbox_user schema_release store_absence store_knowledge
          ticket_approval
@@ -52,9 +52,9 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'function', 'EXECUTE',
          'accept_events account_lines add_accounts add_import_lines allow_transfer app_restores apply_ticket_deadlines
          approve_import approve_run ask_accounts ask_backfill ask_dry_run ask_import ask_run begin_account_walk cancel_import
-         cancel_run charged_back checked_proofs close_parts compact_queue
-         consent_to_transfer count_run days_to_partition drain_inbox end_account_walk enqueue enqueue_free enqueue_reconciles
-         entitlement_answer entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of
+         cancel_run charged_back checked_proofs close_parts compact_queue consent_to_transfer count_run days_to_partition
+         drain_inbox end_account_walk enqueue enqueue_free enqueue_reconciles entitlement_answer entitlement_names
+         entitlement_words erase_user estimated_wait expire_questions feed_run first_id_at first_id_of
          forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
          has_owner_consent host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
          keep_backfill keep_evidence keep_import_lines keep_part maintain_partitions means_access meet_free missing_privileges
@@ -104,9 +104,9 @@ SELECT apply_privileges(ARRAY(
          'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at chargeback.lifted_by chargeback.lifted_for
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at confirmation confirmed_decision control decision decision_log
-         dead_job desk_clock desk_lane desk_question desk_setting dry_run evidence_request grant inbox.attempt inbox.due
-         import import_line.attempt import_line.detail import_line.due import_line.gives_access import_line.import_id
-         import_line.kind import_line.number import_line.result import_line.store import_line.user_key inbox.event_id
+         dead_job desk_clock desk_lane desk_question desk_setting dry_run entitlement_status evidence_request grant import
+         import_line.attempt import_line.detail import_line.due import_line.gives_access import_line.import_id import_line.kind
+         import_line.number import_line.result import_line.store import_line.user_key inbox.attempt inbox.due inbox.event_id
          inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source
          inbox.state inbox.user_keys inbox_log installation invariant_check job_decision job_history job_status leader list_reveal
          observation operator operator_event operator_permission outbox owner_waiver owner_window past_decision
@@ -126,7 +126,8 @@ SELECT apply_privileges(ARRAY(
          ticket_note ticket_question ticket_reply ticket_reported_id ticket_reveal ticket_status transfer transfer_step
          transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
-         'days_to_partition first_id_of id_time is_eligible means_access partitioned_tables partitions_of product_access_of
+         'days_to_partition entitlement_words first_id_of id_time is_eligible
+         means_access partitioned_tables partitions_of product_access_of
          reference_of user_events user_standing')
            ) AS v(role, kind, privileges, objects)
      CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)

@@ -157,6 +157,24 @@ CREATE OR REPLACE VIEW inbox_log AS
 SELECT i.source, i.event_id, i.received_at, i.state FROM inbox AS i;
 COMMENT ON VIEW inbox_log IS 'Every accepted store event once, until retention.';
 
+-- What gives each user access, as the last decision left it: it changes in the transaction that changes the type and publishes the news.
+CREATE OR REPLACE VIEW entitlement_status AS
+SELECT u.user_id, e.id AS entitlement, e.store, e.source, e.product_id,
+       CASE WHEN e.store IS NOT NULL THEN coalesce(e.environment, 'production') END AS environment,
+       e.ends_at, e.will_renew, coalesce(e.at_risk, false) AS at_risk
+  FROM user_sync AS u
+ CROSS JOIN LATERAL json_to_recordset(u.entitlements)
+         AS e(id text, store text, source text, product_id text, environment text, ends_at timestamptz, will_renew boolean, at_risk boolean)
+ WHERE u.user_id IS NOT NULL AND u.entitlements IS NOT NULL;
+COMMENT ON VIEW entitlement_status IS 'A row for each thing that gives a user access now.';
+COMMENT ON COLUMN entitlement_status.entitlement IS 'the name in product; null: access without a name';
+COMMENT ON COLUMN entitlement_status.store IS 'where it was bought; null: a grant';
+COMMENT ON COLUMN entitlement_status.source IS 'who gave it, grant for the team''s own people; null: a purchase';
+COMMENT ON COLUMN entitlement_status.environment IS 'production or the store''s sandbox; null: a grant';
+COMMENT ON COLUMN entitlement_status.ends_at IS 'null: it has no end';
+COMMENT ON COLUMN entitlement_status.will_renew IS 'null: the store has not said';
+COMMENT ON COLUMN entitlement_status.at_risk IS 'the last payment has failed, and the store gives time to mend that';
+
 -- A purchase token gives its holder the purchase, so the view shows that there is one, and hides its value.
 CREATE OR REPLACE VIEW purchase_identifier_log AS
 SELECT i.purchase_id, i.store, i.environment, i.kind,

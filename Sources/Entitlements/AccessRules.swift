@@ -102,6 +102,9 @@ extension AccessItem {
 
     package var isSandbox: Bool { environment != "production" }
 
+    /// What goes on although the payment has failed.
+    var isAtRisk: Bool { status.known == .inGracePeriod || status.known == .inBillingRetry }
+
     /// Whether it was last seen in a paid period that still runs, or was bought for good and never refunded.
     ///
     /// A store does not forget such a purchase. One that suddenly does not know it was asked with the wrong credentials, or

@@ -26,6 +26,8 @@ package struct AccessSummary: Hashable, Sendable {
     package var softWindowEnds: Instant?
     /// Items last seen with access, and unheard of or without a word now.
     package var openItems = 0
+    /// What gives access, or is not refuted yet, where something does.
+    var held = HeldItems()
     /// Items last seen with access of stores that are not asked any more.
     package var unaskedItems = 0
     /// The widest margin among the user's stores.
@@ -52,21 +54,21 @@ package struct AccessSummary: Hashable, Sendable {
             guard attribution.mayGiveAccess else { continue }
             let row = index < input.rows.count ? input.rows[index] : nil
             if let row { seen.insert(row.id) }
-            var held = row.map { [$0] } ?? []
+            var line = row.map { [$0] } ?? []
             if case .own(_, let merged) = attribution {
                 seen.formUnion(merged)
-                held += input.ledger.filter { merged.contains($0.id) }
+                line += input.ledger.filter { merged.contains($0.id) }
             }
             // The ledger holds something newer: this reading is history for that lineage, whose newest rows speak for it.
-            if let newest = held.map(\.observedAt).max(), newest > input.reading.askedAt {
-                for row in held where row.observedAt == newest { add(row, before: row, input) }
+            if let newest = line.map(\.observedAt).max(), newest > input.reading.askedAt {
+                for past in line where past.observedAt == newest { add(past, before: past, of: row?.id, input) }
                 continue
             }
             guard !overruled.contains(index) else { continue }
             let hadAccess = hasAccess
             hasAccess = false
             // Said by an earlier reading: the word that ends a period cannot announce itself.
-            add(observation, before: row, input)
+            add(observation, before: row, at: index, input)
             if case .followed = attribution, hasAccess { followedOwner = true }
             if observation.isPaymentPending, !hasAccess { hasPending = true }
             hasAccess = hasAccess || hadAccess
@@ -77,6 +79,8 @@ package struct AccessSummary: Hashable, Sendable {
                 add(row, before: row, input)
             } else if input.reading.coverage == .full {
                 addAbsent(row, input)
+            } else {
+                addUnread(row, input)
             }
         }
     }
@@ -140,12 +144,32 @@ package struct AccessSummary: Hashable, Sendable {
     /// Whether the store has to list a row: no answer without it is an absence.
     private func hasToBeListed(_ row: Purchase, _ input: DecisionInput) -> Bool {
         // It may be the item that can't be read.
-        guard !input.reading.unreadable.contains(row.source) else { return false }
+        !input.reading.unreadable.contains(row.source) && isUnrefuted(row, input)
+            && row.isRunning(at: input.reading.askedAt)
+    }
+
+    /// Whether nothing was said of a row that a reading does not list for the user.
+    private func isUnrefuted(_ row: Purchase, _ input: DecisionInput) -> Bool {
         // The store names another owner for it, which is a word about it.
         guard !input.listed.contains(row.id) else { return false }
         // Support moved whatever RevenueCat held for the user.
-        if row.source == .revenueCat, let moved = input.movedAwayAt, row.observedAt <= moved { return false }
-        return row.isRunning(at: input.reading.askedAt)
+        guard row.source == .revenueCat, let moved = input.movedAwayAt else { return true }
+        return row.observedAt > moved
+    }
+
+    /// Notes a row that gave access and that the reading is silent about, as it was left out or has to be there.
+    private mutating func hold(unlisted row: Purchase, _ input: DecisionInput) {
+        let keys = [row.entitlements, row.carried].first { input.catalog.mapping(of: $0) == .access }
+        guard let keys, row.accessState == .access, isUnrefuted(row, input) else { return }
+        held.add(row, giving: keys, purchase: row.id, place: nil, input)
+    }
+
+    /// Notes a row that an incomplete reading left out; soon after its end the store may be late to say that it goes on.
+    private mutating func addUnread(_ row: Purchase, _ input: DecisionInput) {
+        guard !row.isSandbox || input.sandbox == .allowed else { return }
+        let last = row.periodEndsAt.map { $0 + input.settings.margin(of: row.store) }
+        guard last.map({ input.reading.askedAt < $0 }) ?? true else { return }
+        hold(unlisted: row, input)
     }
 
     private mutating func addAbsent(_ row: Purchase, _ input: DecisionInput) {
@@ -154,6 +178,7 @@ package struct AccessSummary: Hashable, Sendable {
         guard input.reading.covers(row) else {
             let mayCount = input.catalog.mapping(of: row.entitlements) != .noAccess
             if last == .access || last == .unsettled, mayCount { unaskedItems += 1 }
+            if row.isRunning(at: input.reading.askedAt) { hold(unlisted: row, input) }
             return
         }
         switch last {
@@ -165,6 +190,7 @@ package struct AccessSummary: Hashable, Sendable {
             let means = [row.entitlements, row.carried].map { input.catalog.mapping(of: $0) }
             guard means.contains(where: { $0 != .noAccess }) else { return goesOnWithoutAccess() }
             if hasToBeListed(row, input) { unlistedBy.insert(row.source) }
+            if row.isRunning(at: input.reading.askedAt) { hold(unlisted: row, input) }
             // A row that is not listed any more has no soft window: absence has a margin of its own.
             open(store: row.store, periodEndsAt: nil, input)
             noteEnd(row, nil, row.periodEndsAt, input)
@@ -215,10 +241,21 @@ package struct AccessSummary: Hashable, Sendable {
         softWindowEnds = max(softWindowEnds ?? end + own, end + own)
     }
 
-    private mutating func add(_ item: some AccessItem, before row: Purchase?, _ input: DecisionInput) {
+    /// `place`: the observation's, where the item is one; `lineage`: the row that it brings up to date, where `row` is another of its line.
+    private mutating func add(
+        _ item: some ProductItem,
+        before row: Purchase?,
+        of lineage: Int64? = nil,
+        at place: Int? = nil,
+        _ input: DecisionInput
+    ) {
         let accessState = item.accessState
+        let purchase = lineage ?? row?.id
         if accessState == .access, !item.isSandbox || input.sandbox == .allowed {
             noteDetached(item.entitlements, from: row, input)
+            if let row, !detached.isDisjoint(with: row.carried) {
+                held.add(item, giving: row.carried, purchase: purchase, place: place, input)
+            }
         }
         // An item without entitlements (gems, tips) is no access and no alarm. A subscription may have lost them to a slip.
         guard !item.entitlements.isEmpty || accessState == .ended || accessState == .pending else {
@@ -235,7 +272,8 @@ package struct AccessSummary: Hashable, Sendable {
             switch mapping {
             case .access:
                 hasAccess = true
-                if item.status.known != .inGracePeriod, item.status.known != .inBillingRetry { hasPaidAccess = true }
+                if !item.isAtRisk { hasPaidAccess = true }
+                held.add(item, giving: item.entitlements, purchase: purchase, place: place, input)
             case .unmapped: hasUnmapped = true
             case .noAccess: goesOnWithoutAccess()
             }
@@ -247,6 +285,11 @@ package struct AccessSummary: Hashable, Sendable {
             hasUnknownStatus = true
         case .unsettled:
             guard mapping != .noAccess else { return goesOnWithoutAccess() }
+            if let row, let end = item.periodEndsAt, row.accessState == .access || row.accessState == .unsettled,
+                mapping == .access, input.reading.askedAt < end + input.settings.margin(of: item.store)
+            {
+                held.add(item, giving: item.entitlements, purchase: purchase, place: place, input)
+            }
             open(store: item.store, periodEndsAt: item.periodEndsAt, input)
             noteEnd(row, nil, item.periodEndsAt, input)
         }

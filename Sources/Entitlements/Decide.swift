@@ -86,7 +86,7 @@ private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInp
             "RevenueCat names this user as the owner of a purchase that gives access; it belonged to another account"
                 + " before"
         case .storeAccess: "A store says that a purchase of this user gives access"
-        default: grantReason(input.grantSources)
+        default: grantReason(Set(input.activeGrants.map(\.source)).sorted())
         }
     let isAtRisk = summary.hasAccess && !summary.hasPaidAccess && input.grants != .active
     return Verdict(
@@ -98,6 +98,7 @@ private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInp
         absence: .clear,
         tickets: ownershipTickets(input),
         detached: summary.detached,
+        entitlements: summary.held.entitlements(input),
         explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
             + (isAtRisk ? " It is at risk: the last payment has failed, and the store gives time to mend that." : "")
     )

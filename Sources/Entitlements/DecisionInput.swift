@@ -14,9 +14,11 @@ package struct DecisionInput: Sendable {
     /// The ids of all ledger rows that the reading lists, also where it names another owner for them.
     package var listed: Set<Int64> = []
     package var grants = GrantState.none
-    /// Who gives the access of the grants in force: our own people (`grant`), or other payers by the host's word.
-    package var grantSources: [String] = []
+    /// Those in force.
+    package var activeGrants: [ActiveGrant] = []
     package var sandbox = SandboxState.none
+    /// Until when the user's sandbox purchases count; `nil` as well where they count for good.
+    package var sandboxEnds: Instant?
     /// A purchase or grant was seen at some time.
     package var everObserved = false
     /// The type that our last decision gave the user, or found right; `nil`: no decision has settled it yet.

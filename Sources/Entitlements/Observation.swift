@@ -176,8 +176,11 @@ package struct Observation: Hashable, Sendable {
     package var isFamilyShared: Bool { ownership == "family_shared" }
 
     /// Whether the store has said that the period's end is final.
-    package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
+    package var announcesEnd: Bool { renewal.map(Entitlements.announcesEnd) ?? false }
 }
+
+/// Whether a store's word on the renewal says that there will be none.
+func announcesEnd(_ renewal: String) -> Bool { renewal == "will_not_renew" || renewal == "will_pause" }
 
 /// Tells whether two items of a reading belong to one account of a store: no fact of a purchase, and only kept as a hash.
 package struct StoreAccount: Hashable, Sendable {

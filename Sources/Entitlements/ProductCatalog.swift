@@ -9,10 +9,27 @@ package struct ProductCatalog: Hashable, Sendable {
     private var grants: [String: Bool]
     /// The keys of products that end after a length of time.
     private var timed: Set<String>
+    /// The team's names for what each key gives; a key without names is its own.
+    private var names: [String: [String]]
+    /// Whether the team tells several entitlements apart, so that a yes leaves open what else there is.
+    package let hasSeveralNames: Bool
 
-    package init(_ grants: [String: Bool], timed: Set<String> = []) {
+    package init(_ grants: [String: Bool], timed: Set<String> = [], names: [String: [String]] = [:]) {
         self.grants = grants
         self.timed = timed
+        self.names = names
+        hasSeveralNames = Set(names.values.joined()).count > 1
+    }
+
+    /// The team's names for what an item with these keys gives, in their order.
+    func names(of keys: [String]) -> [String] {
+        guard keys.count > 1 else { return keys.flatMap(names) }
+        return Set(keys.flatMap(names)).sorted()
+    }
+
+    private func names(of key: String) -> [String] {
+        let row = grants[key] == nil ? Self.withoutPlan(key) : key
+        return grants[row] == true ? names[row] ?? [row] : []
     }
 
     /// The keys whose durations give a purchase for once its end; none where it is for life.

@@ -9,6 +9,9 @@ package struct Purchase: Hashable, Sendable {
     package var environment = "production"
     package var status: StoreStatus
     package var givesAccess: Bool?
+    package var productID: String?
+    /// The store's word on the renewal.
+    package var renewal: String?
     package var entitlements: [String]
     /// The entitlements that last gave access, kept where the store now lists none of them for a purchase that goes on.
     package var carried: [String]

@@ -192,6 +192,8 @@ package struct Verdict: Hashable, Sendable {
     package var wasAnnounced = false
     /// Entitlements that were detached from products of purchases that go on at the store.
     package var detached: Set<String> = []
+    /// What gives the user access, where the action is `grant`.
+    package var entitlements: [HeldEntitlement] = []
     package var explanation: String
 }
 

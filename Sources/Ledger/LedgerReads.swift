@@ -34,21 +34,27 @@ package enum LedgerReads {
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false) AS is_paused,
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false) AS demotions_paused,
                    to_regprocedure('entitlement_sync_host.other_access(text[])') IS NOT NULL AS asks_host,
-                   coalesce(min(k.products), '{}') AS products, coalesce(min(k.grants), '{}') AS grants
+                   coalesce(min(k.products), '{}') AS products, coalesce(min(k.grants), '{}') AS grants,
+                   coalesce(min(k.names), '{}') AS names
               FROM entitlement_sync.control AS c
              CROSS JOIN (SELECT array_agg(m.product_id ORDER BY m.product_id) AS products,
-                                array_agg(m.grants ORDER BY m.product_id) AS grants
+                                array_agg(m.grants ORDER BY m.product_id) AS grants,
+                                array_agg(m.names ORDER BY m.product_id) AS names
                            FROM (\(rawSQL: mapping)) AS m) AS k
             """
         ) { rows in
             let row = try rows.one
             let (products, grants): ([String], [Bool]) = try (row["products"], row["grants"])
+            let names: [String] = try row["names"]
             return try Switches(
                 now: row["now"],
                 isAlive: row["is_alive"],
                 isPaused: row["is_paused"],
                 demotionsPaused: row["demotions_paused"],
-                catalog: ProductCatalog(Dictionary(zip(products, grants)) { $0 || $1 }),
+                catalog: ProductCatalog(
+                    Dictionary(zip(products, grants)) { $0 || $1 },
+                    names: Dictionary(zip(products, names.map(list))) { $0 + $1 }
+                ),
                 asksHost: row["asks_host"]
             )
         }
@@ -58,17 +64,22 @@ package enum LedgerReads {
     package static func catalog(on connection: PostgresConnection) async throws -> ProductCatalog {
         var grants: [String: Bool] = [:]
         var timed: Set<String> = []
+        var names: [String: [String]] = [:]
         for row in try await connection.query("\(rawSQL: mapping)") {
-            let (key, grantsAccess, isTimed) = try row.decode(String.self, Bool.self, Bool.self)
+            let (key, grantsAccess, isTimed, given) = try row.decode(String.self, Bool.self, Bool.self, String.self)
             grants[key] = grantsAccess
+            names[key] = list(given)
             if isTimed { timed.insert(key) }
         }
-        return ProductCatalog(grants, timed: timed)
+        return ProductCatalog(grants, timed: timed, names: names)
     }
 
     private static let mapping = """
-        SELECT a.key AS product_id, a.grants_access AS grants, a.is_timed FROM entitlement_sync.product_access AS a
+        SELECT a.key AS product_id, a.grants_access AS grants, a.is_timed,
+               array_to_string(a.entitlements, E'\\x1f') AS names FROM entitlement_sync.product_access AS a
         """
+
+    private static func list(_ text: String) -> [String] { text.split(separator: "\u{1f}").map(String.init) }
 
     /// The host's users, locked; leaves out users who are gone or locked by another transaction.
     package static func lockUsers(_ ids: [String]) -> PostgresRequest<[ExactText: User]> {
@@ -120,7 +131,7 @@ package enum LedgerReads {
             """
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.access_event_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END AS flips, u.ever_observed,
-                   u.user_id IS NULL AS is_erased, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed,
+                   u.user_id IS NULL AS is_erased, u.entitlements::text AS entitlements, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed,
                    -- Unless checks confirmed it, the newest decision is as old as the newest reading.
                    coalesce(CASE WHEN u.confirmed > 0 THEN u.confirmed_first_at ELSE u.read_at END
                             < now() - interval '6 months', true) AS is_decision_old
@@ -133,28 +144,32 @@ package enum LedgerReads {
         )
     }
 
-    /// The users' grants: whether one is in force, who gives it, and when the next of them ends.
-    package struct Grants {
-        package var state: GrantState
-        package var sources: [String]
-        package var end: Instant?
-    }
-
-    /// Which users have grants.
-    package static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: Grants]> {
+    /// Which users have grants, and those in force.
+    package static func grants(
+        _ userKeys: [Int64]
+    ) -> PostgresRequest<[Int64: (state: GrantState, active: [ActiveGrant])]> {
         PostgresRequest(
             """
-            SELECT r.user_key, coalesce(array_agg(DISTINCT r.source) FILTER (WHERE r.revoked_at IS NULL AND r.until > now()), '{}'),
-                   min(r.until) FILTER (WHERE r.revoked_at IS NULL AND r.until > now() AND isfinite(r.until))
-              FROM entitlement_sync."grant" AS r
-             WHERE r.user_key = ANY (\(userKeys))
+            SELECT r.user_key, coalesce(array_agg(CASE WHEN isfinite(r.until) THEN r.until END) FILTER (WHERE r.is_active), '{}'),
+                   coalesce(array_agg(r.source) FILTER (WHERE r.is_active), '{}'),
+                   coalesce(array_agg(r.entitlement) FILTER (WHERE r.is_active), '{}')
+              FROM (SELECT x.*, x.revoked_at IS NULL AND x.until > now() AS is_active
+                      FROM entitlement_sync."grant" AS x WHERE x.user_key = ANY (\(userKeys))) AS r
              GROUP BY r.user_key
             """
         ) { rows in
-            var grants: [Int64: Grants] = [:]
+            var grants: [Int64: (state: GrantState, active: [ActiveGrant])] = [:]
             for row in rows {
-                let (key, sources, end) = try row.decode(Int64.self, [String].self, Instant?.self)
-                grants[key] = Grants(state: sources.isEmpty ? .past : .active, sources: sources, end: end)
+                let (key, ends, sources, names) = try row.decode(
+                    Int64.self,
+                    [Instant?].self,
+                    [String].self,
+                    [String?].self
+                )
+                let active = sources.indices.map {
+                    ActiveGrant(until: ends[$0], source: sources[$0], entitlement: names[$0])
+                }
+                grants[key] = (active.isEmpty ? .past : .active, active)
             }
             return grants
         }
@@ -192,6 +207,7 @@ package enum LedgerReads {
             user.movedAwayAt = try row["moved_away_at"]
             user.decidedType = isSubscriber.map { $0 ? .subscriber : .free }
             user.isErased = try row["is_erased"]
+            user.entitlements = try row["entitlements"]
             user.fingerprint = try row["fingerprint"]
             user.decisionID = try row["decision_id"]
             user.confirmed = Int(confirmed)
@@ -218,7 +234,7 @@ package enum LedgerReads {
     }
 
     private static let columns = """
-        p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
+        p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access, p.product_id, p.renewal,
         array_to_string(p.entitlements, E'\\x1f') AS entitlements, p.period_ends_at, p.end_announced,
         p.ownership = 'family_shared' AS is_family_shared, p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
         p.source, p.account_key, p.revenuecat_project, p.store_account, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f') AS carried
@@ -312,7 +328,6 @@ package enum LedgerReads {
 
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
         let (kind, source): (String, String) = try (row["kind"], row["source"])
-        func list(_ text: String) -> [String] { text.split(separator: "\u{1f}").map(String.init) }
         var purchase = try Purchase(
             id: row["id"],
             ownerKey: row["owner_key"],
@@ -326,6 +341,8 @@ package enum LedgerReads {
             ownerSince: row["owner_since"]
         )
         purchase.environment = try row["environment"]
+        purchase.productID = try row["product_id"]
+        purchase.renewal = try row["renewal"]
         purchase.carried = try list(row["carried"])
         purchase.periodEndsAt = try row["period_ends_at"]
         purchase.endAnnounced = try row["end_announced"]

@@ -2,6 +2,7 @@ package import Entitlements
 import FoundationEssentials
 package import Postgres
 import Queue
+import TextFormats
 
 /// A message about one change, as it is written.
 package struct OutboxMessage: Sendable {
@@ -15,6 +16,7 @@ package struct OutboxMessage: Sendable {
 package enum OutboxTopic: String, Sendable, CaseIterable {
     case restoreFinished = "restore.finished"
     case typeChanged = "user.type_changed"
+    case entitlementsChanged = "entitlements.changed"
     case assetsUnfrozen = "assets.unfrozen"
     case assetsFrozen = "assets.frozen"
     case ticketOpened = "ticket.opened"
@@ -47,6 +49,16 @@ extension OutboxMessage {
             userKey: userKey,
             topic: .typeChanged,
             data: json([("from", before.rawValue), ("to", type.rawValue), ("rule", rule.rawValue)])
+        )
+    }
+
+    /// What gives a user access has changed.
+    package static func entitlementsChanged(of userKey: Int64, _ change: EntitlementChange) -> Self {
+        let (before, after) = (EntitlementJSON.published(change.before), EntitlementJSON.published(change.after))
+        return Self(
+            userKey: userKey,
+            topic: .entitlementsChanged,
+            data: #"{"before":\#(before),"after":\#(after)}"#
         )
     }
 

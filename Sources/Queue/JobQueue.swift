@@ -84,6 +84,7 @@ package struct JobQueue: Sendable {
             SELECT c.id, c.active, c.lane, c.due, c.user_key, u.user_id, c.attempt, c.crashes, c.error, c.queued_at,
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_access AS s
                             WHERE s.user_id = u.user_id AND s.until > now()) AS sandbox,
+                   coalesce(json_array_length(u.entitlements) > 1, false) AS holds_several,
                    -- Not joined: each of the partitions would be asked for each job, and few jobs say anything.
                    CASE WHEN c.has_request THEN (SELECT x.proofs::text FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
                         END AS proofs,
@@ -118,6 +119,7 @@ package struct JobQueue: Sendable {
                 claimedAt: now,
                 claimedTick: tick
             )
+            job.holdsSeveral = try row["holds_several"]
             job.attempt = Int(attempt)
             job.crashes = Int(crashes)
             job.age = sinceThen(id.madeAt)

@@ -33,4 +33,17 @@ package enum HTTPDate {
         let dayOfYear = (153 * monthFromMarch + 2) / 5 + day - 1
         return shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400 + dayOfYear - 719_468
     }
+
+    /// The date of a day that is counted from 1970-01-01; from the year 0 on.
+    package static func civil(_ days: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        let day = days + 719_468
+        let era = day / 146_097
+        let dayOfEra = day - era * 146_097
+        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let monthFromMarch = (5 * dayOfYear + 2) / 153
+        let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
+        let year = era * 400 + yearOfEra + (month <= 2 ? 1 : 0)
+        return (year, month, dayOfYear - (153 * monthFromMarch + 2) / 5 + 1)
+    }
 }

@@ -13,6 +13,28 @@ package enum RFC3339 {
         return Instant(microseconds: instant.microseconds + time.microseconds)
     }
 
+    /// Writes a time in UTC, with as many digits of the second as it has; `inSeconds`: without a fraction, which is cut off.
+    package static func text(_ instant: Instant, inSeconds: Bool = false) -> String {
+        let (second, fraction) = parts(instant.microseconds, 1_000_000)
+        let (day, time) = parts(second, 86_400)
+        let (year, month, dayOfMonth) = HTTPDate.civil(day)
+        var text = "\(padded(year, 4))-\(padded(month, 2))-\(padded(dayOfMonth, 2))"
+        text += "T\(padded(time / 3600, 2)):\(padded(time / 60 % 60, 2)):\(padded(time % 60, 2))"
+        if !inSeconds, fraction > 0 { text += ".\(padded(fraction, 6))" }
+        return text + "Z"
+    }
+
+    /// The quotient, rounded down, and what is left.
+    private static func parts(_ value: Int64, _ size: Int64) -> (Int64, Int64) {
+        let rest = (value % size + size) % size
+        return ((value - rest) / size, rest)
+    }
+
+    private static func padded(_ number: Int64, _ digits: Int) -> String {
+        let text = String(number)
+        return text.utf8.count < digits ? String(repeating: "0", count: digits - text.utf8.count) + text : text
+    }
+
     /// Reads a time of 1970 or later as receipts have it: far ahead for what has no end, and from Xcode with an offset
     /// without colon.
     package static func receiptInstant(_ text: String) -> Instant? {

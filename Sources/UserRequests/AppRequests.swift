@@ -12,6 +12,43 @@ package struct EntitlementAnswer: Sendable, Hashable {
     package var suggestsRestore: Bool
     package var tickets: [VisibleTicket]
     package var stores: [StoreState]
+    /// Each thing that gives access now.
+    package var entitlements: [GivenEntitlement]
+}
+
+/// One thing that gives access, as in the view `entitlement_status`.
+package struct GivenEntitlement: Sendable, Hashable, Codable {
+    /// The team's name for it.
+    package var id: String?
+    /// Of a purchase.
+    package var store: String?
+    /// Of a grant.
+    package var source: String?
+    package var productID: String?
+    /// RFC 3339; `nil`: it has no end.
+    package var endsAt: String?
+    /// `nil`: the store has not said.
+    package var willRenew: Bool?
+
+    package init() {}
+
+    package enum CodingKeys: String, CodingKey {
+        case id, store, source
+        case productID = "product_id"
+        case endsAt = "ends_at"
+        case willRenew = "will_renew"
+    }
+
+    /// Writes all members; what is not known is null.
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(id, forKey: .id)
+        try container.encode(store, forKey: .store)
+        try container.encode(source, forKey: .source)
+        try container.encode(productID, forKey: .productID)
+        try container.encode(endsAt, forKey: .endsAt)
+        try container.encode(willRenew, forKey: .willRenew)
+    }
 }
 
 /// A case at support, as its claimant sees it.
@@ -182,7 +219,7 @@ package struct AppRequests: Sendable {
     package func entitlement(of userID: String) async throws -> EntitlementAnswer? {
         try await pool.query(
             """
-            SELECT e.type, e.until, e.restore_suggested, e.tickets, e.stores
+            SELECT e.type, e.until, e.restore_suggested, e.tickets, e.stores, e.entitlements
               FROM entitlement_sync.entitlement_answer(\(userID)) AS e
             """
         ).first.map { row in
@@ -191,7 +228,8 @@ package struct AppRequests: Sendable {
                 until: row.decode(String?.self, at: 1),
                 suggestsRestore: row.decode(Bool.self, at: 2),
                 tickets: JSONList.read(row.decode(PostgresJSON.self, at: 3)),
-                stores: JSONList.read(row.decode(PostgresJSON.self, at: 4))
+                stores: JSONList.read(row.decode(PostgresJSON.self, at: 4)),
+                entitlements: JSONList.read(row.decode(PostgresJSON.self, at: 5))
             )
         }
     }

@@ -40,7 +40,7 @@ LEFT_OUT = {("Access", "tickets")}
 # Words of the clients' own, and errors of the store's library, which the API takes as text.
 OWN = {"no_answer", "sign_in", "connection_error", "service_unavailable"}
 # What clients take or send where the service knows it.
-OPTIONAL = {"will_renew", "app_transaction"}
+OPTIONAL = {"app_transaction"}
 KOTLIN = ("kotlin-jupyter-kernel", "0.19.0.944")
 
 api = json.loads((ROOT / "Sources/WebAPI/OpenAPI/openapi.json").read_text(encoding="utf-8"))

@@ -174,7 +174,15 @@ import Testing
         try check("Case", CaseView(shown, Messages(), "en"))
         try check("Cases", CaseList(tickets: []))
         try check("Noted", NotedView(messageKey: "", message: ""))
-        let entitlement = EntitlementAnswer(type: "", until: nil, suggestsRestore: false, tickets: [], stores: [])
+        let entitlement = EntitlementAnswer(
+            type: "",
+            until: nil,
+            suggestsRestore: false,
+            tickets: [],
+            stores: [],
+            entitlements: []
+        )
+        try check("GivenEntitlement", GivenEntitlement())
         try check("Entitlement", EntitlementRoute.View(entitlement, Messages(), "en"))
     }
 

@@ -100,6 +100,16 @@ BEGIN
 END
 $$;
 
+-- A set of entitlements, as user_sync and decision have it, in words.
+CREATE OR REPLACE FUNCTION entitlement_words(entitlements json) RETURNS text
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
+    SELECT coalesce(string_agg(format('%s (%s%s%s)', coalesce(e.id, 'access'),
+                                      concat_ws(' ', coalesce(e.store, e.source), e.product_id),
+                                      coalesce(', ' || to_char(e.ends_at, '"until" YYYY-MM-DD HH24:MI "UTC"'), ', without an end'),
+                                      CASE WHEN e.will_renew THEN ', renews' ELSE '' END), ', '), 'none')
+      FROM json_to_recordset(entitlements) AS e(id text, store text, source text, product_id text, ends_at timestamptz, will_renew boolean)
+$$;
+
 -- What happened to a user, in plain sentences, which name no other user. The rows have no order: the caller sorts them.
 CREATE OR REPLACE FUNCTION user_events(which bigint) RETURNS TABLE (at timestamptz, place bigint, kind text, words text)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
@@ -139,7 +149,12 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
                            ELSE d.explanation END,
                       CASE WHEN d.type_before IS DISTINCT FROM d.type_after
                            THEN format(CASE WHEN d.observed THEN ' Type %s would become %s.' ELSE ' Type %s became %s.' END,
-                                       d.type_before, d.type_after) ELSE '' END,
+                                       d.type_before, d.type_after) ELSE '' END
+                      || CASE WHEN d.entitlements IS NOT NULL
+                              THEN format(' Entitlements: %s; before: %s.', entitlement_words(d.entitlements),
+                                          entitlement_words((SELECT x.entitlements FROM decision AS x
+                                                              WHERE x.user_key = which AND x.id < d.id AND x.entitlements IS NOT NULL
+                                                              ORDER BY x.id DESC LIMIT 1))) ELSE '' END,
                       CASE WHEN d.assets_changed > 0
                            THEN format(' %s %s %s.', d.assets_changed, CASE d.assets_changed WHEN 1 THEN 'asset' ELSE 'assets' END,
                                        CASE WHEN d.observed THEN 'would change' ELSE 'changed' END) ELSE '' END,

@@ -37,7 +37,8 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    UPDATE user_sync AS u SET user_id = NULL, next_check_at = NULL, access_event_at = NULL WHERE u.user_key = known;
+    UPDATE user_sync AS u SET user_id = NULL, next_check_at = NULL, access_event_at = NULL, entitlements = NULL
+     WHERE u.user_key = known;
     PERFORM erase_texts(known);
     DELETE FROM idempotency AS i WHERE i.user_key = known;
     DELETE FROM shown_proof AS s WHERE s.user_key = known;

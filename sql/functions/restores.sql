@@ -341,7 +341,7 @@ $$;
 -- no end. `restore_suggested`: the user is eligible and no subscriber, but the stores may say otherwise: no full read was ever made,
 -- the last restore failed, or a purchase or grant should give access.
 CREATE OR REPLACE FUNCTION entitlement_answer(wanted text)
-RETURNS TABLE (type text, until text, restore_suggested boolean, tickets jsonb, stores jsonb)
+RETURNS TABLE (type text, until text, restore_suggested boolean, tickets jsonb, stores jsonb, entitlements jsonb)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
@@ -373,7 +373,12 @@ BEGIN
                                               WHEN s.latency_seconds > 2
                                                    AND s.last_answer_at > now() - interval '5 minutes'
                                               THEN 'slow' ELSE 'ok' END) ORDER BY s.store)
-                       FROM store_health AS s), '[]')
+                       FROM store_health AS s), '[]'),
+           coalesce((SELECT jsonb_agg(jsonb_build_object(
+                                'id', e.entitlement, 'store', e.store, 'source', e.source, 'product_id', e.product_id,
+                                'ends_at', to_char(e.ends_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                                'will_renew', e.will_renew))
+                       FROM entitlement_status AS e WHERE e.user_id = u.user_id), '[]')
       FROM entitlement_sync_host.read_users(ARRAY[wanted]) AS h
       -- OFFSET 0 keeps this apart: PostgreSQL assumes that a function returns many rows, and would read all users for them.
       LEFT JOIN LATERAL (SELECT x.* FROM user_sync AS x WHERE x.user_id = h.id OFFSET 0) AS u ON true

@@ -83,6 +83,7 @@ CREATE TABLE user_sync (
     awaits_eligibility           boolean     NOT NULL DEFAULT false,
     is_dry_run_only            boolean     NOT NULL DEFAULT false,
     decided_subscriber boolean,
+    entitlements       json,
     decision_id        bigint,
     fingerprint        uuid,
     recorded_at        timestamptz,
@@ -106,6 +107,8 @@ COMMENT ON COLUMN user_sync.awaits_eligibility
 COMMENT ON COLUMN user_sync.is_dry_run_only IS 'a dry run made the user known: this alone plans no check';
 COMMENT ON COLUMN user_sync.decided_subscriber IS
     'whether the type that the last decision set or confirmed is subscriber; null: no decision has settled the type yet';
+COMMENT ON COLUMN user_sync.entitlements IS
+    'each thing that gives access, as the last decision left it (the view entitlement_status); null: nothing does';
 COMMENT ON COLUMN user_sync.decision_id IS 'the newest row of decision, once a check has confirmed it';
 COMMENT ON COLUMN user_sync.fingerprint IS 'a digest of what that decision and its reading say: a check with the same confirms it';
 COMMENT ON COLUMN user_sync.recorded_at IS 'when the newest full reading began whose observations were written';
@@ -339,6 +342,7 @@ CREATE TABLE decision (
     type_before        text,
     type_after         text,
     explanation        text        NOT NULL,
+    entitlements       json,
     previous_id        bigint,
     confirmed          integer,
     confirmed_id       bigint,
@@ -352,6 +356,7 @@ CREATE INDEX decision_user ON decision (user_key, id);
 CREATE INDEX decision_at ON decision USING brin (at);
 CREATE INDEX decision_change ON decision (at) WHERE type_before IS DISTINCT FROM type_after;
 COMMENT ON COLUMN decision.observed IS 'computed in observe mode: nothing else was written';
+COMMENT ON COLUMN decision.entitlements IS 'each thing that gives access from then on; null: nothing of it changed';
 COMMENT ON COLUMN decision.previous_id IS
     'the user''s decision before, where checks had confirmed it; the other columns say how often and when';
 COMMENT ON COLUMN decision.braked IS 'a demotion that counts toward the brake';

@@ -156,8 +156,9 @@ package struct BatchPlan {
             settings: decision
         )
         input.grants = facts?.grants ?? .none
-        input.grantSources = facts?.grantSources ?? []
+        input.activeGrants = facts?.activeGrants ?? []
         input.sandbox = facts?.sandbox ?? .none
+        input.sandboxEnds = facts?.sandboxEnds
         input.everObserved = facts?.everObserved ?? false
         input.decidedType = facts?.decidedType
         input.absentSince = facts?.absentSince
@@ -263,7 +264,7 @@ package struct BatchPlan {
         known.grants = verdict.action == .grant
         known.rule = verdict.rule
         known.accessEventAt = facts?.accessEventAt
-        known.ownEnds = [facts?.grantsEnd, facts?.sandboxEnds].compactMap(\.self)
+        known.ownEnds = (facts?.activeGrants.compactMap(\.until) ?? []) + [facts?.sandboxEnds].compactMap(\.self)
         known.margin = ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
         known.background = decision.backgroundCheck
         known.jitter = Jitter(userKey: item.job.userKey)

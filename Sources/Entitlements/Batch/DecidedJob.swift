@@ -15,6 +15,8 @@ package struct DecidedJob {
     package var ticketID: Int64?
     /// What the records would say of it; see `Confirmation`.
     package var fingerprint: UUID?
+    /// How the set of what gives the user access changes; `nil`: it stays as it is on record.
+    package var entitlements: EntitlementChange?
     /// Where it confirms a decision, and is none of its own.
     package var confirmation: JobEnd.Confirmation?
 
@@ -35,6 +37,13 @@ package struct DecidedJob {
     package func decidedType(isObserving: Bool) -> UserType? {
         guard !isObserving, let user, user.status.isEligible else { return nil }
         return decision.verdict.action.type ?? (user.type == .free ? .free : facts?.decidedType)
+    }
+
+    /// What gives the user access once this is written; `nil`: what gave it before, as no store has said that it is over.
+    package var held: [HeldEntitlement]? {
+        if decision.verdict.action == .grant { return decision.verdict.entitlements }
+        guard let user, user.status.isEligible, (newType ?? user.type) == .subscriber else { return [] }
+        return nil
     }
 
     package var newType: UserType? {

@@ -38,6 +38,8 @@ package struct ClaimedJob: Sendable {
     /// Since it was put back into the queue, at the claim; `nil` where it has stood there since the request.
     package var requeuedFor: Duration?
     package var sandboxAllowed: Bool
+    /// Several things give the user access: a yes to one leaves open what became of the others.
+    package var holdsSeveral = false
     package var request = JobRequest()
     /// The database's clock at the claim, and ours just before it was asked: later database times follow from both.
     package var claimedAt: Instant

@@ -25,11 +25,11 @@ package struct UserFacts {
     /// The newest decision is to be written again: it, or its first confirmation, is half a year old.
     package var isDecisionOld = true
     package var grants = GrantState.none
-    /// Who gives the access of those in force.
-    package var grantSources: [String] = []
     package var sandbox = SandboxState.none
-    /// When the next grant in force ends.
-    package var grantsEnd: Instant?
+    /// The grants in force.
+    package var activeGrants: [ActiveGrant] = []
+    /// The set of what gives the user access, as the last decision left it: our own JSON; `nil`: nothing does.
+    package var entitlements: String?
     /// Until when the user's sandbox purchases count; `nil` as well where they count for good.
     package var sandboxEnds: Instant?
 

@@ -174,7 +174,9 @@ private struct PastInput {
             settings: settings
         )
         input.grants = history.grants(at: decision.at)
-        input.grantSources = Set(history.grants.filter { $0.isInForce(at: decision.at) }.map(\.source)).sorted()
+        input.activeGrants = history.grants.filter { $0.isInForce(at: decision.at) }.map {
+            ActiveGrant(until: $0.until, source: $0.source)
+        }
         input.sandbox = history.sandbox(at: decision.at)
         input.everObserved = everObserved
         input.decidedType = ledger.decidedType

@@ -5,6 +5,7 @@ import Outbox
 import Postgres
 import Queue
 import StoreEvents
+import TextFormats
 import UserRequests
 
 /// What a planned batch comes to in the database.
@@ -42,6 +43,7 @@ extension Apply {
         plan.alarms.merge(DecisionWrites.alarms(plan.effects)) { first, _ in first }
         report.alarms = plan.alarms.keys.sorted()
         try await meetAccounts(plan, on: connection)
+        if !isObserving { try noteEntitlements(&plan) }
         try await noteConfirmations(&plan, on: connection)
         let confirming = plan.confirming
         var requests = ledgerWrites(plan, fresh: fresh) + LedgerWrites.noteMovedAway(plan.movedAway)
@@ -150,6 +152,18 @@ extension Apply {
                     .map(\.userKey)
             )
         )
+    }
+
+    /// Finds out whose set of entitlements changes; what is only observed changes none.
+    private func noteEntitlements(_ plan: inout BatchPlan) throws {
+        for index in plan.effects.indices {
+            let known = plan.effects[index].facts?.entitlements ?? "[]"
+            guard let held = plan.effects[index].held else { continue }
+            let record = EntitlementJSON.record(held)
+            guard record != known else { continue }
+            let before = known == "[]" ? [] : try EntitlementJSON.read(record: known)
+            plan.effects[index].entitlements = EntitlementChange(from: before, to: held, record: record)
+        }
     }
 
     /// Finds out which verdicts only confirm what is on record.
@@ -360,6 +374,9 @@ func outboxMessages(_ effects: [DecidedJob], _ ends: [JobEnd]) -> [OutboxMessage
     for effect in effects {
         if let type = effect.newType, let before = effect.user?.type {
             messages.append(.typeChanged(of: effect.job.userKey, from: before, to: type, by: effect.verdict.rule))
+        }
+        if let change = effect.entitlements, change.isNews {
+            messages.append(.entitlementsChanged(of: effect.job.userKey, change))
         }
         if effect.assetsChanged > 0 || effect.assetsPending {
             let direction: AssetDirection = effect.verdict.action == .demote ? .freeze : .unfreeze

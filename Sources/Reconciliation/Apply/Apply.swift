@@ -219,8 +219,7 @@ package struct Apply: Sendable {
         var scene = Scene(switches: switches, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
         for (key, grant) in grants {
             scene.facts[key]?.grants = grant.state
-            scene.facts[key]?.grantSources = grant.sources
-            scene.facts[key]?.grantsEnd = grant.end
+            scene.facts[key]?.activeGrants = grant.active
         }
         if !sandboxes.isEmpty {
             for item in batch {

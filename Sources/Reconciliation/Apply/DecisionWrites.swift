@@ -94,6 +94,8 @@ enum DecisionWrites {
                    awaits_eligibility = CASE n.plan WHEN 'keep' THEN u.awaits_eligibility ELSE n.plan = 'await_eligibility' END,
                    ever_observed = u.ever_observed OR n.observed,
                    decided_subscriber = coalesce(n.decided, u.decided_subscriber),
+                   entitlements = CASE WHEN n.entitlements IS NULL THEN u.entitlements
+                                       ELSE nullif(n.entitlements, '[]')::json END,
                    fingerprint = n.fingerprint,
                    recorded_at = CASE WHEN n.coverage = 'full' AND n.confirms IS NULL
                                       THEN greatest(u.recorded_at, n.asked_at) ELSE u.recorded_at END,
@@ -110,9 +112,9 @@ enum DecisionWrites {
                           \(effects.map { plan(of: $0.decision.nextCheck) }), \(effects.map { $0.decision.nextCheck?.at?.timestamp }),
                           \(effects.map { effect in effect.decidedType(isObserving: isObserving).map { $0 == .subscriber } }),
                           \(effects.map(\.fingerprint)), \(effects.map { $0.confirmation?.decision }),
-                          \(effects.map { $0.confirmation?.id }))
+                          \(effects.map { $0.confirmation?.id }), \(effects.map { $0.entitlements?.record }))
                    AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_check_at, decided, fingerprint,
-                        confirms, confirmed_id)
+                        confirms, confirmed_id, entitlements)
              \(rawSQL: LedgerWrites.row(of: "user_sync", where: "user_key"))
              WHERE u.ctid = found.place
             """
@@ -161,14 +163,19 @@ enum DecisionWrites {
             """
             INSERT INTO entitlement_sync.decision
                    (user_key, job_id, assets_changed, observed, braked, kind, rule, outcome, type_before, type_after,
-                    explanation\(rawSQL: confirmed))
-            SELECT n.*\(rawSQL: before) FROM unnest(\(effects.map(\.job.userKey)), \(effects.map(\.job.id)),
+                    explanation, entitlements\(rawSQL: confirmed))
+            SELECT n.key, n.job_id, n.assets, n.observed, n.braked, n.kind, n.rule, n.outcome, n.type_before, n.type_after,
+                   n.explanation, n.entitlements::json\(rawSQL: before)
+              FROM unnest(\(effects.map(\.job.userKey)), \(effects.map(\.job.id)),
                                    \(effects.map { Int32(clamping: $0.assetsChanged) }),
                                    \(effects.map { _ in mode == .observe }), \(braked),
                                    \(effects.map(\.job.kind.rawValue)), \(effects.map(\.verdict.rule.rawValue)),
                                    \(effects.map(\.verdict.outcome.rawValue)), \(effects.map { $0.user?.type.rawValue }),
                                    \(effects.map { ($0.newType ?? $0.user?.type)?.rawValue }),
-                                   \(effects.map(\.verdict.explanation))) AS n(key)
+                                   \(effects.map(\.verdict.explanation)),
+                                   \(effects.map { $0.entitlements.flatMap { $0.isNews ? $0.record : nil } }))
+                   AS n(key, job_id, assets, observed, braked, kind, rule, outcome, type_before, type_after, explanation,
+                        entitlements)
               \(rawSQL: users)
             RETURNING user_key, id
             """

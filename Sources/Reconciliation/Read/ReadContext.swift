@@ -12,7 +12,7 @@ struct ReadContext: Sendable {
     var askedAt: Instant
     var lane: Lane
     var catalog: ProductCatalog
-    /// Nothing is left out, because what sufficed for a yes did not hold.
+    /// Nothing is left out: what sufficed for a yes did not hold, or there may be more to find than the yes.
     var readsAll: Bool
 
     init(_ job: ClaimedJob, userID: String, askedAt: Instant, catalog: ProductCatalog) {
@@ -21,7 +21,7 @@ struct ReadContext: Sendable {
         self.askedAt = askedAt
         self.catalog = catalog
         // An item whose access did not count must not keep the rest from being read again.
-        readsAll = job.lastError != nil
+        readsAll = job.lastError != nil || job.holdsSeveral || catalog.hasSeveralNames
         lane = job.kind == .restore ? .restore : job.lane == .event ? .event : .sweep
     }
 

@@ -18,18 +18,20 @@ struct EntitlementRoute: Sendable {
     struct View: Encodable {
         private var type: String
         @OrNull private var until: String?
+        private var entitlements: [GivenEntitlement]
         private var suggestsRestore: Bool
         private var tickets: [VisibleTicket]
         private var stores: [StoreView]
 
         private enum CodingKeys: String, CodingKey {
-            case type, until, tickets, stores
+            case type, until, entitlements, tickets, stores
             case suggestsRestore = "restore_suggested"
         }
 
         init(_ answer: EntitlementAnswer, _ messages: Messages, _ language: String) {
             type = answer.type
             until = answer.until
+            entitlements = answer.entitlements
             suggestsRestore = answer.suggestsRestore
             tickets = answer.tickets
             stores = answer.stores.map { store in
