@@ -210,13 +210,19 @@ package struct AccessSummary: Hashable, Sendable {
     }
 
     /// Notes the entitlements that gave access and were detached, where an item goes on at the store without them.
-    private mutating func noteDetached(_ entitlements: [String], from row: Purchase?, _ input: DecisionInput) {
+    ///
+    /// - Returns: them.
+    private mutating func noteDetached(
+        _ entitlements: [String],
+        from row: Purchase?,
+        _ input: DecisionInput
+    ) -> [String] {
         guard let row, input.catalog.mapping(of: row.carried) == .access,
             input.catalog.mapping(of: entitlements) == .noAccess
-        else { return }
-        detached.formUnion(
-            row.carried.filter { !entitlements.contains($0) && input.catalog.mapping(of: [$0]) == .access }
-        )
+        else { return [] }
+        let gone = row.carried.filter { !entitlements.contains($0) && input.catalog.mapping(of: [$0]) == .access }
+        detached.formUnion(gone)
+        return gone
     }
 
     /// Notes a store's word that an item is over, unless the item never could give access.
@@ -252,10 +258,8 @@ package struct AccessSummary: Hashable, Sendable {
         let accessState = item.accessState
         let purchase = lineage ?? row?.id
         if accessState == .access, !item.isSandbox || input.sandbox == .allowed {
-            noteDetached(item.entitlements, from: row, input)
-            if let row, !detached.isDisjoint(with: row.carried) {
-                held.add(item, giving: row.carried, purchase: purchase, place: place, input)
-            }
+            let gone = noteDetached(item.entitlements, from: row, input)
+            if !gone.isEmpty { held.add(item, giving: gone, purchase: purchase, place: place, input) }
         }
         // An item without entitlements (gems, tips) is no access and no alarm. A subscription may have lost them to a slip.
         guard !item.entitlements.isEmpty || accessState == .ended || accessState == .pending else {

@@ -125,7 +125,8 @@ struct HeldItems: Hashable, Sendable {
                 counts: places.map { _ in true },
                 catalog: input.catalog
             )
-            return prevailing.flatMap { best in group.first { $0.place == places[best.place] } } ?? group.first
+            return prevailing.flatMap { best in group.first { $0.place == places[best.place] } }
+                ?? group.min { HeldEntitlement.precedes($0.held, $1.held) }
         }
     }
 }
@@ -133,9 +134,11 @@ struct HeldItems: Hashable, Sendable {
 extension HeldEntitlement {
     private var texts: [String] { [name, store, source, productID, environment].map { $0 ?? "" } }
 
-    private var numbers: [Int64] { [endsAt?.microseconds ?? .max, willRenew == true ? 1 : 0, isAtRisk ? 1 : 0] }
+    private var numbers: [Int64] {
+        [endsAt?.microseconds ?? .max, willRenew.map { $0 ? 2 : 1 } ?? 0, isAtRisk ? 1 : 0]
+    }
 
-    fileprivate static func precedes(_ left: Self, _ right: Self) -> Bool {
+    static func precedes(_ left: Self, _ right: Self) -> Bool {
         let (one, other) = (left.texts, right.texts)
         return one == other
             ? left.numbers.lexicographicallyPrecedes(right.numbers) : one.lexicographicallyPrecedes(other)

@@ -95,7 +95,7 @@ package struct JobQueue: Sendable {
                    clock_timestamp() AS now
               FROM claimed AS c
              -- Kept apart: joined while the table is nearly empty, all of it would be read for each job ever after.
-             CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x
+             CROSS JOIN LATERAL (SELECT x.user_id, x.entitlements FROM entitlement_sync.user_sync AS x
                                   WHERE x.user_key = c.user_key OFFSET 0) AS u
             """
         guard let rows = try await pool.pipeline([SessionSettings.claim, query]).last else { return [] }

@@ -26,6 +26,11 @@ struct BenchWork {
         try await database.load(jobs, prefix: "memory-")
         let promote = Double(jobs) / (try await timed { try await work(memoryStore()) })
         try await check("memory-")
+        try await database.load(jobs, prefix: "plain-news-")
+        let plainNews = try await database.plainSQL.run(jobs: jobs, publishes: true)
+        try await database.load(jobs, prefix: "news-")
+        let news = Double(jobs) / (try await timed { try await work(memoryStore(), publishes: true) })
+        try await check("news-")
         let port = try await simulator.port()
         let raw = try await rawRate(port, of: "http-")
         let transport = HTTPTransport(
@@ -59,6 +64,8 @@ struct BenchWork {
             return [
                 BenchMeasurement("plain_sql", plain, "jobs/s"),
                 BenchMeasurement("promote", promote, "jobs/s", limit: plain, target: 0.6),
+                BenchMeasurement("plain_sql_published", plainNews, "jobs/s"),
+                BenchMeasurement("promote_published", news, "jobs/s", limit: plainNews, target: 0.6),
                 BenchMeasurement("raw_requests", raw, "requests/s"),
                 BenchMeasurement("store_reads", reads, "users/s", limit: raw),
                 BenchMeasurement("end_to_end", whole, "jobs/s", limit: 1 / (1 / plain + cheap / raw), target: 0.5),
@@ -258,7 +265,9 @@ struct BenchWork {
     }
 
     /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
-    func work(_ reader: JobReader, listener: PostgresListener? = nil) async throws {
+    ///
+    /// `publishes`: with messages, which stay in the outbox.
+    func work(_ reader: JobReader, listener: PostgresListener? = nil, publishes: Bool = false) async throws {
         let config = runtime.config
         var settings = Worker.Settings(
             concurrency: max(1500, config.worker.concurrency),
@@ -269,7 +278,12 @@ struct BenchWork {
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version
             ),
-            apply: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry)
+            apply: ApplySettings(
+                decision: config.decision,
+                brake: config.brake,
+                retry: config.retry,
+                publishes: publishes
+            )
         )
         settings.untilIdle = listener == nil
         settings.readsRuns = false

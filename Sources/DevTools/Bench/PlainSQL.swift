@@ -19,12 +19,13 @@ struct PlainSQL {
         return (folders + debian).map { "\($0)/pgbench" }.first { FileManager.default.isExecutableFile(atPath: $0) }
     }()
 
-    /// Does so many jobs.
+    /// Does so many jobs; `publishes`: with the messages that the worker writes about them.
     ///
     /// - Returns: jobs a second.
-    func run(jobs: Int) async throws -> Double {
+    func run(jobs: Int, publishes: Bool = false) async throws -> Double {
         let rounds = (jobs + Self.batch - 1) / Self.batch
-        let text = try await pgbench("CALL bench_batch(\(Self.batch));\n", ["-c", "1", "-j", "1", "-t", "\(rounds)"])
+        let call = "CALL bench_batch(\(Self.batch), \(publishes));\n"
+        let text = try await pgbench(call, ["-c", "1", "-j", "1", "-t", "\(rounds)"])
         let line = text.split(separator: "\n").first { $0.hasPrefix("tps = ") }
         guard let rate = line?.split(separator: " ").dropFirst(2).first.flatMap({ Double($0) }) else {
             throw Failure(description: "pgbench said no rate")
@@ -110,10 +111,11 @@ struct PlainSQL {
             RETURN keys;
         END
         $$;
-        CREATE FUNCTION bench_apply(keys bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+        CREATE FUNCTION bench_apply(keys bigint[], publishes boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
         DECLARE
             ids  text[];
             top  bigint := 1000000000;
+            held text := '[{"id":"premium","store":"app_store","product_id":"prod1","ends_at":"2027-01-31T09:00:00Z","will_renew":true}]';
         BEGIN
             ids := ARRAY(SELECT s.user_id FROM entitlement_sync.user_sync AS s WHERE s.user_key = ANY (keys));
             UPDATE users AS u SET type = 'subscriber', updated_at = now() WHERE u.id = ANY (ids);
@@ -137,26 +139,39 @@ struct PlainSQL {
               FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
             UPDATE entitlement_sync.user_sync AS s
                SET epoch = s.epoch + 1, read_at = now(), recorded_at = now(), ever_observed = true,
-                   decided_subscriber = true, fingerprint = md5(s.user_id)::uuid, next_check_at = now() + interval '19 days'
+                   decided_subscriber = true, entitlements = held::json, fingerprint = md5(s.user_id)::uuid,
+                   next_check_at = now() + interval '19 days'
              WHERE s.user_key = ANY (keys);
             INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
-                        type_after, explanation)
+                        type_after, explanation, entitlements)
             SELECT q.user_key, q.restore_id, 1, 0, 'store_access', 'restored', 'free', 'subscriber',
-                   'A store says that a purchase of this user gives access, so the user became a subscriber.'
+                   'A store says that a purchase of this user gives access, so the user became a subscriber.', held::json
               FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
+            IF publishes THEN
+                INSERT INTO entitlement_sync.outbox (user_key, topic, data)
+                SELECT q.user_key, m.topic, replace(m.data, '$job', q.restore_id::text)::jsonb
+                  FROM entitlement_sync.queue AS q
+                 CROSS JOIN (VALUES
+                       ('user.type_changed', '{"from":"free","to":"subscriber","rule":"store_access"}'),
+                       ('entitlements.changed', format('{"before":[],"after":%s}', held)),
+                       ('assets.unfrozen', '{"count":1,"more":false}'),
+                       ('restore.finished', '{"job":"$job","state":"done","outcome":"restored","message_key":"restored"}'))
+                       AS m(topic, data)
+                 WHERE q.user_key = ANY (keys);
+            END IF;
             WITH gone AS (DELETE FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys)
                           RETURNING q.user_key, q.restore_id)
             INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state, outcome, message_key)
             SELECT g.restore_id, g.user_key, clock_timestamp(), 0, 0, 'done', 'restored', 'restored' FROM gone AS g;
         END
         $$;
-        CREATE PROCEDURE bench_batch(batch integer) LANGUAGE plpgsql AS $$
+        CREATE PROCEDURE bench_batch(batch integer, publishes boolean) LANGUAGE plpgsql AS $$
         DECLARE
             keys bigint[];
         BEGIN
             keys := bench_claim(batch);
             COMMIT;
-            PERFORM bench_apply(keys);
+            PERFORM bench_apply(keys, publishes);
             COMMIT;
         END
         $$;
