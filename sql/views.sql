@@ -1,4 +1,5 @@
--- Views. Other teams read job_status, ticket_status, decision_log and inbox_log; the rest is for workers, operators and auditors.
+-- Views. Other teams read job_status, ticket_status, entitlement_status, decision_log and inbox_log; the rest is for workers, operators
+-- and auditors.
 
 -- What the team's products give, by key: RevenueCat's lookup key, or `store:product` or `store:product:plan`.
 CREATE OR REPLACE VIEW product_access AS

@@ -58,7 +58,8 @@ enum Confirmation {
             !facts.isDecisionOld
         else { return false }
         return effect.job.kind == .reconcile && effect.newType == nil && !effect.countsTowardBrake
-            && effect.entitlements == nil && effect.verdict.tickets.isEmpty && effect.assetsChanged == 0 && !effect.assetsPending
+            && effect.entitlements == nil && effect.verdict.tickets.isEmpty && effect.assetsChanged == 0
+            && !effect.assetsPending
             && (effect.verdict.outcome == .unchanged
                 || waits(effect.verdict.outcome) && !effect.verdict.rule.holdsDemotion)
     }

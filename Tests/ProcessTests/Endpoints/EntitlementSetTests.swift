@@ -121,7 +121,7 @@ import Testing
         private static func withRevenueCatAlone(_ site: Site) -> Site {
             var site = site
             site.settings = site.settings.filter { name, _ in
-                !["APP_STORE_", "GOOGLE_PLAY_", "ONSIDE_"].contains { name.hasPrefix($0) }
+                !["APP_STORE_", "GOOGLE_", "PUBSUB_", "ONSIDE_"].contains { name.hasPrefix($0) }
             }
             return site
         }
@@ -130,7 +130,7 @@ import Testing
         ///
         /// - Returns: how many were killed.
         private static func work(_ site: Site, _ number: Int) async throws -> Int {
-            _ = try await site.run("reconcile", "ann")
+            try await site.execute("SELECT entitlement_sync.request_reconcile('ann', 'manual')")
             var doomed = site
             let point = [FaultPoint.commitBefore, .commitLostAnswer, .commitAfter][number % 3]
             doomed.settings[FaultPlan.variable] = "\(point.name)=kill@\(number / 3 + 1)"

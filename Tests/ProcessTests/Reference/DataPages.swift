@@ -102,7 +102,9 @@ func sqlPage(_ pool: PostgresPool) async throws -> String {
         page.add("    \(name)(\(arguments)) returns \(result)")
         page.add(comment.split(separator: "\n").joined(separator: "\n\n"))
     }
-    for relation in ["job_status", "ticket_status", "decision_log", "inbox_log", "product", "sandbox_user"] {
+    for relation in [
+        "job_status", "ticket_status", "entitlement_status", "decision_log", "inbox_log", "product", "sandbox_user",
+    ] {
         let comment: String? = try await pool.query(
             "SELECT obj_description(('entitlement_sync.' || \(relation))::regclass, 'pg_class')"
         ).one.decode(String?.self)

@@ -101,7 +101,12 @@ import Testing
                  ORDER BY o.id
                 """
             )
-            #expect(told == ["user.type_changed subscriber t", "assets.unfrozen 2 t", "restore.finished t"])
+            #expect(
+                told == [
+                    "user.type_changed subscriber t", "entitlements.changed t", "assets.unfrozen 2 t",
+                    "restore.finished t",
+                ]
+            )
         }
     }
 

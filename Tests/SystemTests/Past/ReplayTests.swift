@@ -118,7 +118,7 @@ import Testing
             try await world.pool.query(
                 """
                 INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
-                VALUES ('revenuecat', 'plus', 'plus', true)
+                VALUES ('revenuecat', 'plus', 'premium', true)
                 """
             )
             for user in users {
