@@ -144,10 +144,14 @@ package enum LedgerReads {
         )
     }
 
-    /// Which users have grants, and those in force.
-    package static func grants(
-        _ userKeys: [Int64]
-    ) -> PostgresRequest<[Int64: (state: GrantState, active: [ActiveGrant])]> {
+    /// A user's grants, and those in force.
+    package struct Grants {
+        package var state: GrantState
+        package var active: [ActiveGrant]
+    }
+
+    /// Which users have grants.
+    package static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: Grants]> {
         PostgresRequest(
             """
             SELECT r.user_key, coalesce(array_agg(CASE WHEN isfinite(r.until) THEN r.until END) FILTER (WHERE r.is_active), '{}'),
@@ -158,7 +162,7 @@ package enum LedgerReads {
              GROUP BY r.user_key
             """
         ) { rows in
-            var grants: [Int64: (state: GrantState, active: [ActiveGrant])] = [:]
+            var grants: [Int64: Grants] = [:]
             for row in rows {
                 let (key, ends, sources, names) = try row.decode(
                     Int64.self,
@@ -169,7 +173,7 @@ package enum LedgerReads {
                 let active = sources.indices.map {
                     ActiveGrant(until: ends[$0], source: sources[$0], entitlement: names[$0])
                 }
-                grants[key] = (active.isEmpty ? .past : .active, active)
+                grants[key] = Grants(state: active.isEmpty ? .past : .active, active: active)
             }
             return grants
         }

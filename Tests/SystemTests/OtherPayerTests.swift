@@ -117,6 +117,10 @@ import UserRequests
             )
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber")
+            let held = try await world.texts(
+                "SELECT concat_ws(' ', s.entitlement, s.store, s.source, s.ends_at) FROM entitlement_sync.entitlement_status AS s"
+            )
+            #expect(held == ["premium invoice"])
             #expect(try await world.end("invoice", "2026-7", at: "now() + interval '1 hour'"))
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber", "the hour is not over")
