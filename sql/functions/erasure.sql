@@ -7,8 +7,9 @@ CREATE OR REPLACE FUNCTION erase_user(wanted text)
 RETURNS TABLE (purchases bigint, tickets bigint, events bigint, messages bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
-    known bigint;
-    jobs  uuid[];
+    known    bigint;
+    jobs     uuid[];
+    accounts uuid[];
 BEGIN
     -- As the host spells the id; as the caller does, if the host has the user no more.
     wanted := coalesce(host_id(wanted), wanted);
@@ -39,11 +40,18 @@ BEGIN
     END IF;
     UPDATE user_sync AS u SET user_id = NULL, next_check_at = NULL, access_event_at = NULL, entitlements = NULL
      WHERE u.user_key = known;
+    accounts := ARRAY(SELECT a.store_account FROM submitted_account AS a WHERE a.user_key = known
+                       UNION SELECT p.store_account FROM purchase AS p WHERE p.owner_key = known AND p.store_account IS NOT NULL);
+    DELETE FROM submitted_account AS a WHERE a.user_key = known;
+    -- A purchase that has no owner yet has the account's name too.
+    PERFORM FROM purchase AS p
+      WHERE p.store_account = ANY (accounts) AND (p.owner_key = known OR p.owner_key IS NULL)
+      ORDER BY p.id FOR UPDATE;
+    UPDATE purchase AS p SET store_account = NULL
+     WHERE p.store_account = ANY (accounts) AND (p.owner_key = known OR p.owner_key IS NULL);
     PERFORM erase_texts(known);
     DELETE FROM idempotency AS i WHERE i.user_key = known;
     DELETE FROM shown_proof AS s WHERE s.user_key = known;
-    DELETE FROM submitted_account AS a WHERE a.user_key = known;
-    UPDATE purchase AS p SET store_account = NULL WHERE p.owner_key = known AND p.store_account IS NOT NULL;
     UPDATE "grant" AS g SET reason = '(erased)', external_id = NULL WHERE g.user_key = known;
 
     jobs := ARRAY(SELECT h.id FROM job_history AS h WHERE h.user_key = known)

@@ -21,6 +21,11 @@ import UserRequests
               app_transaction: "704333333333333333"
               transactions:
                 - {original: "2000000100000003", product: premium_monthly, expires: +20d, ownership: FAMILY_SHARED}
+            - id: pair
+              app_transaction: "704777777777777777"
+              transactions:
+                - {original: "2000000100000005", product: premium_monthly, expires: +20d}
+                - {original: "2000000100000006", product: premium_yearly, state: expired, expires: -20d}
             - {id: tester, environment: Sandbox, app_transaction: "704444444444444444"}
             - {id: altered, app_transaction: "704555555555555555", app_transaction_flaw: bad_signature}
             - {id: foreign, app_transaction: "704666666666666666", app_transaction_flaw: foreign_bundle}
@@ -114,6 +119,29 @@ import UserRequests
                     "SELECT count(*) FROM entitlement_sync.purchase AS p WHERE p.store_account IS NOT NULL"
                 ) == 0
             )
+        }
+    }
+
+    @Test func `the hash falls from purchases without an owner too, and stays with those of others`() async throws {
+        try await Self.with(["ann", "bob"]) { world, setup in
+            for (user, account, line) in [("bob", "first", "2000000100000001"), ("ann", "pair", "2000000100000005")] {
+                let job = try await Self.restored(user, on: account, showing: [line], in: world, setup: setup)
+                #expect(job.outcome == "restored", "\(user): \(job)")
+            }
+            try await world.pool.query(
+                "UPDATE entitlement_sync.purchase SET owner_key = NULL WHERE status = 'expired'"
+            )
+            #expect(
+                try await world.number(
+                    """
+                    SELECT count(*) FROM entitlement_sync.purchase AS p
+                     WHERE p.owner_key IS NULL AND p.store_account IS NOT NULL
+                    """
+                ) == 1
+            )
+            #expect(try await world.number(Self.kept) == 5)
+            #expect(try await Erasure(pool: world.pool).erase("ann") != nil)
+            #expect(try await world.number(Self.kept) == 2)
         }
     }
 
