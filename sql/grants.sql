@@ -25,13 +25,13 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'table', 'DELETE INSERT SELECT UPDATE',
          'acknowledgement alarm asset_run brake brake_minute control decision_log dry_run grant idempotency inbox inbox_body
          inbox_log invariant_check job_history job_request job_status outbox purchase purchase_identifier queue rate_budget
-         request_count schedule shown_proof store_health submitted_account ticket_status user_sync worker'),
+         request_count schedule shown_proof store_health ticket_status user_sync worker'),
         ('worker', 'table', 'INSERT',
          'ticket_event.job_id ticket_event.kind ticket_event.ticket_id'),
         ('worker', 'table', 'INSERT SELECT',
          'asset_batch decision observation store_credential ticket'),
         ('worker', 'table', 'INSERT SELECT UPDATE',
-         'upkeep'),
+         'submitted_account upkeep'),
         ('worker', 'table', 'SELECT',
          'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision dead_job
          entitlement_status evidence_request import import_line installation job_decision leader owner_window past_decision
@@ -64,7 +64,8 @@ SELECT apply_privileges(ARRAY(
          request_restore requeue_dead restore_answers restored_products restored_products_of runs_of set_sandbox set_switch
          settle_call settle_imports settle_run settle_transfer spell_inbox stacked_ends standbys start_scheduled step_down
          store_accounts surviving_purchase take_asks take_backfill take_import_lines take_lead take_outbox take_part
-         take_requests ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
+         take_requests ticket_answers united_proofs user_events user_key_of user_standing users_of_account
+         ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),
         ('support', 'table', 'SELECT',

@@ -111,7 +111,7 @@ package struct Worker: Service {
         let apply = Apply(pool: pool, settings: applySettings, logger: logger)
         let inbox = Inbox(pool: pool)
         let acknowledger = stores.acknowledger
-        let accountSearch = AccountSearch(pool: pool, publishes: settings.apply.publishes)
+        let accountSearch = AccountSearch(pool: pool, publishes: settings.apply.publishes, logger: logger)
         // What only observes opens no ticket.
         let searchesAccounts = settings.apply.decision.mode != .observe
         let isIdle: @Sendable () async throws -> Bool = {
@@ -172,7 +172,7 @@ package struct Worker: Service {
             )
             .service(wokenBy: signals.assets),
             acknowledger,
-            searchesAccounts ? accountSearch.service(wokenBy: signals.accounts, logger: logger) : nil,
+            searchesAccounts ? accountSearch.service(wokenBy: signals.accounts) : nil,
             InboxProcessor(
                 inbox,
                 dequeue: dequeue,

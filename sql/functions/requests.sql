@@ -318,5 +318,8 @@ CREATE OR REPLACE FUNCTION forget_requests() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM request_count AS c WHERE c.began < now() - interval '5 minutes';
     DELETE FROM shown_proof AS s WHERE s.shown_at < now() - interval '2 days';
-    DELETE FROM submitted_account AS a WHERE a.submitted_at < now() - interval '400 days';
+    DELETE FROM submitted_account AS a
+     WHERE (a.user_key, a.store_account)
+        IN (SELECT x.user_key, x.store_account FROM submitted_account AS x WHERE x.submitted_at < now() - interval '400 days'
+             ORDER BY x.submitted_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
 $$;

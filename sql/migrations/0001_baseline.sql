@@ -240,16 +240,18 @@ CREATE TABLE submitted_account (
     job_id        uuid        NOT NULL,
     submitted_at  timestamptz NOT NULL DEFAULT now(),
     search_at     timestamptz,
+    search_tries  smallint    NOT NULL DEFAULT 0,
     PRIMARY KEY (user_key, store_account)
 );
 CREATE INDEX submitted_account_users ON submitted_account (store_account, user_key);
 CREATE INDEX submitted_account_search ON submitted_account (search_at) WHERE search_at IS NOT NULL;
-CREATE INDEX submitted_account_at ON submitted_account USING brin (submitted_at);
+CREATE INDEX submitted_account_at ON submitted_account (submitted_at);
 COMMENT ON COLUMN submitted_account.store_account IS 'a keyed hash, as purchase.store_account';
 COMMENT ON COLUMN submitted_account.store_app IS 'the app that the store account belongs to: each app has an id of its own';
 COMMENT ON COLUMN submitted_account.job_id IS 'the last restore that submitted it';
 COMMENT ON COLUMN submitted_account.search_at
     IS 'from when a worker searches for other users'' purchases under the account; null: there is nothing to search for';
+COMMENT ON COLUMN submitted_account.search_tries IS 'how often the search has failed';
 
 CREATE TABLE chargeback (
     purchase_id bigint      PRIMARY KEY REFERENCES purchase ON DELETE CASCADE,

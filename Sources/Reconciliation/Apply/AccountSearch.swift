@@ -10,18 +10,35 @@ package import Queue
 /// Their claimants must not learn of them. So it begins a while after a restore has been answered: within that transaction, the
 /// time of the answer would tell.
 package struct AccountSearch: Sendable {
-    /// How long after a restore's transaction the search begins.
+    /// How long after a restore's transaction the search begins, and how long after a worker has seen that it is due: the
+    /// transaction may have been committed late.
     private static let delay = Duration.milliseconds(300)
     /// The searches of one transaction.
     private static let most: Int32 = 100
+    /// How often one search is tried.
+    private static let tries: Int32 = 10
+    /// With more users than this an account is a device that many share: that is a fact at the desk, and no case.
+    private static let mostUsers: Int32 = 10
+    /// Under which workers agree that one of them searches.
+    private static let lock: Int64 = 7_309_940_714_432_067
+
+    /// A search as it stood when it was due.
+    private struct Due: Sendable {
+        var userKey: Int64
+        var account: UUID
+        var job: UUID
+        var at: PostgresTimestamp
+    }
 
     private let pool: PostgresPool
     private let publishes: Bool
+    private let logger: Logger
 
     /// `publishes`: whether tickets are published in the outbox.
-    package init(pool: PostgresPool, publishes: Bool) {
+    package init(pool: PostgresPool, publishes: Bool, logger: Logger) {
         self.pool = pool
         self.publishes = publishes
+        self.logger = logger
     }
 
     /// Records submitted store accounts, and whether to search under them; the same statement whatever there is under them.
@@ -39,13 +56,14 @@ package struct AccountSearch: Sendable {
                    AS n(user_key, store_account, app, job_id, is_searched)
             ON CONFLICT (user_key, store_account) DO UPDATE
                SET store_app = excluded.store_app, job_id = excluded.job_id, submitted_at = excluded.submitted_at,
-                   search_at = coalesce(a.search_at, excluded.search_at)
+                   search_at = coalesce(a.search_at, excluded.search_at),
+                   search_tries = CASE WHEN a.search_at IS NULL THEN 0 ELSE a.search_tries END
             """
         return [PostgresRequest(query)]
     }
 
     /// Searches where it is time to; `signal` is raised when there is something to search for.
-    package func service(wokenBy signal: Signal, logger: Logger) -> PeriodicService {
+    package func service(wokenBy signal: Signal) -> PeriodicService {
         PeriodicService(
             "account search",
             every: .seconds(1),
@@ -58,43 +76,85 @@ package struct AccountSearch: Sendable {
         }
     }
 
-    /// Whether searches wait, now or later.
+    /// Whether searches wait, now or later; one that has failed is not waited for.
     package func hasOpen() async throws(PostgresError) -> Bool {
         let rows = try await pool.query(
-            "SELECT EXISTS (SELECT 1 FROM entitlement_sync.submitted_account AS a WHERE a.search_at IS NOT NULL)"
+            """
+            SELECT EXISTS (SELECT 1 FROM entitlement_sync.submitted_account AS a
+                            WHERE a.search_at IS NOT NULL AND a.search_tries = 0)
+            """
         )
         return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
     /// Does the searches that are due; returns whether there were any, and then there may be more.
     ///
-    /// Of each account the purchase that tells most gets the ticket: one that gives access, else the newest.
+    /// Where one of them fails, each is done by itself, and those that fail are put off.
     package func step() async throws -> Bool {
+        let due = try await waiting()
+        guard !due.isEmpty else { return false }
+        try await Task.sleep(for: Self.delay)
+        do {
+            return try await search(due)
+        } catch let error as PostgresError where Self.isOfRow(error) {
+            for one in due {
+                do {
+                    _ = try await search([one])
+                } catch let error as PostgresError where Self.isOfRow(error) {
+                    try await putOff(one)
+                    logger.warning("a search under a store account failed", metadata: errorMetadata(error))
+                }
+            }
+            return true
+        }
+    }
+
+    /// Whether what is searched for may be the cause, and not the database or others beside it.
+    private static func isOfRow(_ error: PostgresError) -> Bool {
+        switch error.code {
+        case .serverError: !error.isRetryable
+        case .timeout, .decoding: true
+        default: false
+        }
+    }
+
+    /// What is due.
+    private func waiting() async throws -> [Due] {
+        // Without a lock: a restore must not wait for a search.
+        try await pool.query(
+            """
+            SELECT a.user_key, a.store_account, a.job_id, a.search_at FROM entitlement_sync.submitted_account AS a
+             WHERE a.search_at <= clock_timestamp()
+             ORDER BY a.search_at LIMIT \(Self.most)
+            """
+        ).map { row in
+            let (user, account, job, at) = try row.decode(Int64.self, UUID.self, UUID.self, PostgresTimestamp.self)
+            return Due(userKey: user, account: account, job: job, at: at)
+        }
+    }
+
+    /// Opens the tickets of searches; returns whether it was this worker's turn.
+    ///
+    /// Of each account the purchase that tells most gets the ticket: one that gives access, else the newest.
+    private func search(_ due: [Due]) async throws -> Bool {
         try await pool.withTransaction { connection in
+            let rows = try await connection.query("SELECT pg_try_advisory_xact_lock(\(Self.lock))")
+            guard try rows.first?.decode(Bool.self, at: 0) == true else { return false }
             _ = try await connection.send([PostgresRequest<Void>(SessionSettings.plansByKey)])
-            let due = try await connection.query(
-                """
-                WITH due AS MATERIALIZED (
-                    SELECT a.user_key, a.store_account FROM entitlement_sync.submitted_account AS a
-                     WHERE a.search_at <= clock_timestamp()
-                     ORDER BY a.search_at LIMIT \(Self.most)
-                       FOR UPDATE SKIP LOCKED
-                )
-                UPDATE entitlement_sync.submitted_account AS a SET search_at = NULL
-                  FROM due AS d WHERE a.user_key = d.user_key AND a.store_account = d.store_account
-                RETURNING a.user_key, a.store_account, a.job_id
-                """
-            ).map { try $0.decode(Int64.self, UUID.self, UUID.self) }
-            guard !due.isEmpty else { return false }
             let tickets = try await connection.query(
                 """
                 SELECT n.user_key, n.job_id, p.id, p.owner_key, p.store, p.lookup_id
-                  FROM unnest(\(due.map(\.0)), \(due.map(\.1)), \(due.map(\.2))) AS n(user_key, account, job_id)
+                  FROM unnest(\(due.map(\.userKey)), \(due.map(\.account)), \(due.map(\.job)), \(due.map(\.at)))
+                       AS n(user_key, account, job_id, at)
+                  JOIN entitlement_sync.submitted_account AS a
+                    ON a.user_key = n.user_key AND a.store_account = n.account AND a.job_id = n.job_id AND a.search_at = n.at
                  CROSS JOIN LATERAL (
-                       SELECT x.* FROM (SELECT y.* FROM entitlement_sync.purchase AS y WHERE y.store_account = n.account
+                       SELECT x.* FROM (SELECT y.* FROM entitlement_sync.purchase AS y
+                                         WHERE y.store_account = n.account AND y.merged_into IS NULL
+                                           AND y.owner_key <> n.user_key
                                          ORDER BY y.id DESC LIMIT 100) AS x
-                        WHERE x.merged_into IS NULL AND x.owner_key <> n.user_key
                         ORDER BY coalesce(x.gives_access, x.status = 'owned') DESC, x.id DESC LIMIT 1) AS p
+                 WHERE entitlement_sync.users_of_account(n.account) <= \(Self.mostUsers)
                 """
             ).map { row in
                 let (claimant, job, purchase, owner, store, id) = try row.decode(
@@ -112,7 +172,35 @@ package struct AccountSearch: Sendable {
                 )
             }
             _ = try await TicketWrites.open(tickets, publishes: publishes, on: connection)
+            // Last, and waiting for no row: what another transaction changes meanwhile is searched for again.
+            try await connection.query(
+                """
+                WITH done AS MATERIALIZED (
+                    SELECT a.user_key, a.store_account
+                      FROM unnest(\(due.map(\.userKey)), \(due.map(\.account)), \(due.map(\.job)), \(due.map(\.at)))
+                           AS n(user_key, account, job_id, at)
+                      JOIN entitlement_sync.submitted_account AS a
+                        ON a.user_key = n.user_key AND a.store_account = n.account AND a.job_id = n.job_id AND a.search_at = n.at
+                       FOR UPDATE OF a SKIP LOCKED
+                )
+                UPDATE entitlement_sync.submitted_account AS a SET search_at = NULL
+                  FROM done AS d WHERE a.user_key = d.user_key AND a.store_account = d.store_account
+                """
+            )
             return true
         }
+    }
+
+    /// Puts off a search that failed, each time for twice as long; after the last time it is given up.
+    private func putOff(_ one: Due) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.submitted_account AS a
+               SET search_tries = a.search_tries + 1,
+                   search_at = CASE WHEN a.search_tries + 1 < \(Self.tries)
+                                    THEN clock_timestamp() + least(interval '1 hour', interval '10 s' * 2 ^ a.search_tries) END
+             WHERE a.user_key = \(one.userKey) AND a.store_account = \(one.account) AND a.search_at = \(one.at)
+            """
+        )
     }
 }

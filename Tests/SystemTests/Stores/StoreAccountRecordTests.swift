@@ -1,7 +1,9 @@
 import Entitlements
 import Foundation
+import Logging
 import Postgres
 import Queue
+import Reconciliation
 import StoreSimulator
 import SupportDesk
 import Testing
@@ -293,6 +295,95 @@ import UserRequests
             try await world.pool.query("UPDATE entitlement_sync.submitted_account SET search_at = now()")
             try await world.work(setup)
             #expect(try await world.tickets(of: "claimant").map(\.kind) == ["needs_proof"])
+        }
+    }
+
+    /// What stands of searches: user, tries, and whether it is still to be done.
+    private static func searches(_ world: World) async throws -> [String] {
+        try await world.texts(
+            """
+            SELECT concat_ws(' ', u.user_id, a.search_tries, a.search_at IS NOT NULL)
+              FROM entitlement_sync.submitted_account AS a JOIN entitlement_sync.user_sync AS u USING (user_key)
+             WHERE u.user_id <> 'owner' ORDER BY 1
+            """
+        )
+    }
+
+    @Test func `a search that fails stops no other, is put off, and given up in the end`() async throws {
+        try await Self.with(["owner", "ann", "bob"]) { world, setup in
+            _ = try await Self.restored("owner", on: "first", showing: ["2000000100000001"], in: world, setup: setup)
+            var observing = setup
+            observing.decision.mode = .observe
+            for user in ["ann", "bob"] { _ = try await Self.restored(user, on: "first", in: world, setup: observing) }
+            try await world.pool.query(
+                """
+                CREATE FUNCTION refuse_ann() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    IF new.claimant_key = (SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'ann') THEN
+                        RAISE 'refused' USING ERRCODE = 'check_violation';
+                    END IF;
+                    RETURN new;
+                END $$
+                """
+            )
+            try await world.pool.query(
+                "CREATE TRIGGER refuse BEFORE INSERT ON entitlement_sync.ticket FOR EACH ROW EXECUTE FUNCTION refuse_ann()"
+            )
+            let due: PostgresQuery = "UPDATE entitlement_sync.submitted_account SET search_at = now()"
+            try await world.pool.query(due)
+            let search = AccountSearch(pool: world.pool, publishes: false, logger: Logger(label: "test"))
+            #expect(try await search.step())
+            #expect(try await Self.searches(world) == ["ann 1 t", "bob 0 f"])
+            #expect(try await world.tickets(of: "bob").map(\.kind) == ["needs_proof"])
+            #expect(try await !search.step(), "it is put off")
+            #expect(try await !search.hasOpen(), "and not waited for")
+            try await world.pool.query(
+                """
+                UPDATE entitlement_sync.submitted_account SET search_at = now(), search_tries = 9 WHERE search_at IS NOT NULL
+                """
+            )
+            #expect(try await search.step())
+            #expect(try await Self.searches(world) == ["ann 10 f", "bob 0 f"])
+            // The next restore asks for it again.
+            try await world.pool.query("DROP TRIGGER refuse ON entitlement_sync.ticket")
+            _ = try await Self.restored("ann", on: "first", in: world, setup: setup)
+            #expect(try await Self.searches(world) == ["ann 0 f", "bob 0 f"])
+            #expect(try await world.tickets(of: "ann").map(\.kind) == ["needs_proof"])
+        }
+    }
+
+    @Test func `a search waits for no restore, and an account of very many users opens no ticket`() async throws {
+        try await Self.with(["owner", "ann"]) { world, setup in
+            _ = try await Self.restored("owner", on: "first", showing: ["2000000100000001"], in: world, setup: setup)
+            var observing = setup
+            observing.decision.mode = .observe
+            _ = try await Self.restored("ann", on: "first", in: world, setup: observing)
+            let due: PostgresQuery = """
+                UPDATE entitlement_sync.submitted_account AS a SET search_at = now()
+                 WHERE a.user_key = (SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'ann')
+                """
+            // With owner and ann these make eleven.
+            try await world.pool.query(
+                """
+                INSERT INTO entitlement_sync.submitted_account (user_key, store_account, store_app, job_id)
+                SELECT -n, a.store_account, a.store_app, a.job_id
+                  FROM (SELECT * FROM entitlement_sync.submitted_account LIMIT 1) AS a, generate_series(1, 9) AS n
+                """
+            )
+            try await world.pool.query(due)
+            let search = AccountSearch(pool: world.pool, publishes: false, logger: Logger(label: "test"))
+            #expect(try await search.step())
+            #expect(try await world.tickets(of: "ann").isEmpty)
+            try await world.pool.query("DELETE FROM entitlement_sync.submitted_account AS a WHERE a.user_key = -1")
+            try await world.pool.query(due)
+            // As by another restore of ann's that is not committed yet.
+            try await world.pool.withTransaction { connection in
+                try await connection.query("SELECT FROM entitlement_sync.submitted_account AS a FOR UPDATE")
+                #expect(try await search.step())
+            }
+            #expect(try await world.tickets(of: "ann").map(\.kind) == ["needs_proof"])
+            #expect(try await search.step(), "what was locked is searched for again")
+            #expect(try await !search.step())
         }
     }
 }
