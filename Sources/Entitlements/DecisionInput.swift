@@ -58,12 +58,24 @@ package struct DecisionInput: Sendable {
 
     /// Whether the user's device is signed in to a store account under which no purchase of the user is on record.
     ///
-    /// Other users' purchases under it make no difference: the user must not learn of them.
+    /// Other users' purchases under it make no difference: the user must not learn of them. Where a purchase of the user's own
+    /// in the App Store has no known account, it may be this one.
     package var usesOtherStoreAccount: Bool {
         let devices = submittedAccounts.compactMap(\.hash)
         guard !devices.isEmpty else { return false }
-        let own = zip(reading.observations, attributions).filter { $1.counts }.compactMap { $0.0.storeAccount?.hash }
-        return Set(own + ledger.compactMap(\.storeAccount)).isDisjoint(with: devices)
+        var own = Set(ledger.compactMap(\.storeAccount))
+        // What the store has just said of a purchase completes what is on record of it, and the other way round.
+        var completed: Set<Int64> = []
+        for ((item, attribution), row) in zip(zip(reading.observations, attributions), rows)
+        where item.store == Store.appStore.rawValue && attribution.counts {
+            guard let account = item.storeAccount?.hash ?? row?.storeAccount else { return false }
+            own.insert(account)
+            if let row { completed.insert(row.id) }
+        }
+        for row in ledger where row.ownerKey == userKey && row.store == Store.appStore.rawValue {
+            if row.storeAccount == nil, !completed.contains(row.id) { return false }
+        }
+        return own.isDisjoint(with: devices)
     }
 
     /// The store accounts of the user's devices that count: as purchases of a sandbox, such an account only for its testers.

@@ -83,5 +83,29 @@ import Testing
             input.ledger = [row]
             #expect(input.usesOtherStoreAccount == isOther)
         }
+        // What is not known may be this one.
+        row.storeAccount = nil
+        input.ledger = [row]
+        #expect(!input.usesOtherStoreAccount)
+        row.store = "google_play"
+        input.ledger = [row]
+        #expect(input.usesOtherStoreAccount, "it has no account of the App Store")
+        row.store = "app_store"
+        row.ownerKey = input.userKey + 1
+        input.ledger = [row]
+        #expect(input.usesOtherStoreAccount, "it is another user's by now")
+        // The store has just said it.
+        row.ownerKey = input.userKey
+        input.ledger = [row]
+        input.reading.observations = [Self.item("owned", access: true, in: Self.second, key: "badge")]
+        input.attributions = [.new]
+        input.rows = [row]
+        #expect(input.usesOtherStoreAccount)
+        input.reading.observations[0].storeAccount = nil
+        #expect(!input.usesOtherStoreAccount)
+        input.attributions = [.anonymous]
+        #expect(!input.usesOtherStoreAccount, "the row stays")
+        input.ledger = []
+        #expect(input.usesOtherStoreAccount, "it counts for nothing")
     }
 }
