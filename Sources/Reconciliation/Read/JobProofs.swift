@@ -18,13 +18,16 @@ struct JobProofs: Sendable {
         all = (try? JSONDecoder().decode([Written].self, from: Data(text.utf8))) ?? []
     }
 
-    var isEmpty: Bool { all.isEmpty }
+    var isEmpty: Bool { shown.isEmpty }
+
+    /// What speaks of purchases: an app transaction names the store account of the device alone.
+    private var shown: [Written] { all.filter { $0.kind != "app_transaction" } }
 
     /// The texts of one kind.
     func values(_ kind: String) -> [String] { all.filter { $0.kind == kind }.map(\.value) }
 
     /// The stores that the claimant speaks of.
-    var stores: Set<Store> { Set(all.compactMap { $0.store.flatMap(Store.init) }) }
+    var stores: Set<Store> { Set(shown.compactMap { $0.store.flatMap(Store.init) }) }
 
     /// The stores whose proofs were shown; what was merely typed is none.
     var proven: Set<Store> {
