@@ -129,7 +129,9 @@ final class AppRunner: Sendable {
     }
 
     private func run(_ app: AppsFolder.App, onServed: () -> Void) async throws {
-        let runtime = Runtime(app, try app.config(), logger: host.runtime.logger)
+        let config = try app.config()
+        host.api?.apps.admit(config.api.allowedOrigins, to: name)
+        let runtime = Runtime(app, config, logger: host.runtime.logger)
         warn(of: app.ignored, runtime.logger)
         await host.starts.take()
         let start = StartTurn(host.starts)

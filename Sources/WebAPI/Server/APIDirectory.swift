@@ -22,6 +22,8 @@ package final class APIDirectory: Sendable {
     private struct State {
         var only: Entry?
         var apps: [String: Place] = [:]
+        /// Pages that may call an app, also while it can't be served.
+        var origins: [String: CrossOrigin] = [:]
         /// The one that is meant without a name.
         var unnamed: String?
         var isStopping = false
@@ -54,11 +56,19 @@ package final class APIDirectory: Sendable {
         if case .open(let entry)? = last { entry.services.stopWaiting() }
     }
 
+    /// Says which origins' pages may call an app, if it is known; also while it can't be served.
+    package func admit(_ origins: [String], to name: String) {
+        state.withLock { state in
+            guard state.apps[name] != nil else { return }
+            state.origins[name] = origins.isEmpty ? nil : CrossOrigin(origins: Set(origins))
+        }
+    }
+
     /// Says which apps there are, and which of them is meant without a name; the others are unknown from now on.
     package func know(_ names: [String], unnamed: String?) {
         let gone = state.withLock { state -> [Place] in
             let gone = state.apps.filter { !names.contains($0.key) }
-            for name in gone.keys { state.apps[name] = nil }
+            for name in gone.keys { (state.apps[name], state.origins[name]) = (nil, nil) }
             for name in names where state.apps[name] == nil { state.apps[name] = .down }
             state.unnamed = unnamed
             return Array(gone.values)
@@ -74,6 +84,11 @@ package final class APIDirectory: Sendable {
                 + (state.only.map { [$0] } ?? [])
         }
         for entry in entries { entry.services.stopWaiting() }
+    }
+
+    /// Which origins' pages may call an app.
+    fileprivate func origins(of name: String?) -> CrossOrigin? {
+        state.withLock { state in name.flatMap { state.origins[$0] } }
     }
 
     /// Whose a path is, and what it is there.
@@ -121,7 +136,18 @@ struct AppsResponder: HTTPResponder, HTTPResponderBuilder {
         switch found.place {
         case .down:
             context.isDown = true
-            return try await others.respond(to: request, context: context)
+            guard let crossOrigin = directory.origins(of: found.app) else {
+                return try await others.respond(to: request, context: context)
+            }
+            // Pages must read that it is to be tried later, so browsers are answered here as by the app itself.
+            return try await crossOrigin.handle(request, context: context) { [others] request, context in
+                if request.method == .options,
+                    let answer = crossOrigin.preflight(request, path: request.uri.path, methods: "GET, POST")
+                {
+                    return answer
+                }
+                return try await others.respond(to: request, context: context)
+            }
         case .open(let entry):
             guard found.app != nil else { return try await entry.responder.respond(to: request, context: context) }
             return try await AppScope.$name.withValue(found.app) { [request, context] in

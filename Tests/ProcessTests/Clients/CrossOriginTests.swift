@@ -125,6 +125,31 @@ struct CrossOriginTests {
         }
     }
 
+    @Test func `A page may read that its app can't be served now`() async throws {
+        try await AppsSite.with(["default", "games"]) { site in
+            let origins = ["HTTP_ALLOWED_ORIGINS": Self.origin]
+            try site.write("games", changing: origins)
+            let endpoint = try await site.open("serve")
+            try await site.untilAllReady(endpoint)
+            try site.write("games", changing: origins.merging(["MODE": "sometimes"]) { $1 })
+            endpoint.program.signal(SIGHUP)
+            let path = "/v1/apps/games/entitlement"
+            let down = try await endpoint.program.find("that the app is down") {
+                let answer = try await endpoint.ask(.get, path, ["Origin": Self.origin])
+                return answer.status == 503 ? answer : nil
+            }
+            #expect(down["Access-Control-Allow-Origin"] == Self.origin, "\(down)")
+            #expect(down["Access-Control-Expose-Headers"] == "Location, Retry-After" && down["Retry-After"] != nil)
+            #expect(down["Vary"]?.hasSuffix("Origin") == true, "\(down)")
+            let asked = try await Self.preflight(endpoint, "/v1/apps/games/restores", from: Self.origin)
+            #expect(asked.status == 204 && asked["Access-Control-Allow-Origin"] == Self.origin, "\(asked)")
+            #expect(asked["Access-Control-Allow-Methods"]?.contains("POST") == true, "\(asked)")
+            let other = try await Self.preflight(endpoint, path, from: "https://games.example.com")
+            #expect(other.status == 503 && other["Access-Control-Allow-Origin"] == nil, "\(other)")
+            try await endpoint.close()
+        }
+    }
+
     @Test func `A page in a browser restores with the TypeScript client, from a listed origin alone`() async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
