@@ -39,8 +39,6 @@ READ = {"Access": "Entitlement", "Restore": "Restore", "Product": "RestoredProdu
 LEFT_OUT = {("Access", "tickets")}
 # Words of the clients' own, and errors of the store's library, which the API takes as text.
 OWN = {"no_answer", "sign_in", "connection_error", "service_unavailable"}
-# What clients take or send where the service knows it.
-OPTIONAL = {"app_transaction"}
 KOTLIN = ("kotlin-jupyter-kernel", "0.19.0.944")
 
 api = json.loads((ROOT / "Sources/WebAPI/OpenAPI/openapi.json").read_text(encoding="utf-8"))
@@ -152,7 +150,7 @@ def check_requests(text):
 
 
 def check_words(text):
-    known = vocabulary(api, set()) | OWN | OPTIONAL
+    known = vocabulary(api, set()) | OWN
     for word in sorted(set(re.findall(r"""["']([a-z]+(?:[_.][a-z]+)+)["']""", text))):
         if word not in known:
             yield f"{word}: the description has no such word"

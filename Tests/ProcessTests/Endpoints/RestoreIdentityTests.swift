@@ -32,6 +32,22 @@ struct RestoreIdentityTests {
         }
     }
 
+    @Test func `How and when the user signed in stands with the restore`() async throws {
+        try await EndpointSite.serving { endpoints, endpoint, _ in
+            let token = try await endpoints.token(
+                #"{"sub": "ann", "provider": "apple.com", "auth_time": 1700000000}"#
+            )
+            _ = try await Caller(endpoint: endpoint, token: token).restore()
+            let kept = try await endpoints.site.texts(
+                """
+                SELECT concat_ws(' ', r.sign_in_provider, extract(epoch FROM r.signed_in_at)::bigint)
+                  FROM entitlement_sync.job_request AS r
+                """
+            )
+            #expect(kept == ["apple.com 1700000000"])
+        }
+    }
+
     @Test func `78: two taps are one restore while it waits, and a tap while it runs gets the one that follows`()
         async throws
     {

@@ -9,20 +9,24 @@ struct StoreAccountTests {
         app_store:
           customers:
             - id: paid
+              app_transaction: "704000000000000001"
               transactions: [{original: "2000000700000001", product: premium_monthly, state: active, expires: +20d}]
-            - {id: empty}
+            - {id: empty, app_transaction: "704000000000000002"}
             - id: own
+              app_transaction: "704000000000000003"
               transactions:
                 - {original: "2000000700000002", product: badge, type: non_consumable, state: active}
             - id: lapsed
+              app_transaction: "704000000000000004"
               transactions: [{original: "2000000700000003", product: premium_monthly, state: active, expires: +2d}]
             - id: member
+              app_transaction: "704000000000000005"
               transactions:
                 - {original: "2000000700000004", product: badge, type: non_consumable, state: active,
                    ownership: FAMILY_SHARED}
             - {id: aged, app_transaction: none}
-            - {id: forged, app_transaction_flaw: foreign_root}
-            - {id: tester, environment: Sandbox}
+            - {id: forged, app_transaction: "704000000000000006", app_transaction_flaw: foreign_root}
+            - {id: tester, app_transaction: "704000000000000007", environment: Sandbox}
         """
 
     private struct Tap: Sendable {
@@ -76,7 +80,7 @@ struct StoreAccountTests {
                     try await endpoints.control(
                         "/control/app-store/customers/lapsed",
                         """
-                        {"transactions": [{"original": "2000000700000003", "product": "premium_monthly",
+                        {"app_transaction": "704000000000000004", "transactions": [{"original": "2000000700000003", "product": "premium_monthly",
                          "state": "expired", "expires": "-2d"}]}
                         """,
                         by: .put
@@ -112,6 +116,7 @@ struct StoreAccountTests {
             )
             for line in try endpoint.log {
                 #expect(!"\(line)".contains("eyJ"), "a signed text is logged: \(line)")
+                #expect(!"\(line)".contains("70400000000000000"), "a store account is logged: \(line)")
             }
             try await endpoint.close()
         }
