@@ -1,14 +1,10 @@
 // The parts of StoreKit 2 that the client calls, by their published signatures, for a compiler without the library.
 
+import Foundation
+
 public enum VerificationResult<SignedType: Sendable>: Sendable {
     case unverified(SignedType, any Error)
     case verified(SignedType)
-
-    public var unsafePayloadValue: SignedType {
-        switch self {
-        case .unverified(let value, _), .verified(let value): value
-        }
-    }
 }
 
 extension VerificationResult where SignedType == Transaction {
@@ -26,6 +22,9 @@ public struct Transaction: Sendable {
     }
 
     public static var currentEntitlements: Transactions { Transactions() }
+    public var productID: String { "" }
+    public var revocationDate: Date? { nil }
+    public var expirationDate: Date? { nil }
     public func finish() async {}
 }
 

@@ -108,6 +108,8 @@ enum AppClient: String, CaseIterable, Sendable {
         var clock = 0.0
         /// The share of each pause that is waited.
         var pause = 0.5
+        /// The share by which each pause is longer; the client's own by default.
+        var jitter: Double?
 
         /// Starts a call.
         func start(_ arguments: String...) async throws -> Program { try await start(arguments) }
@@ -121,10 +123,11 @@ enum AppClient: String, CaseIterable, Sendable {
                 case .kotlin:
                     ["/usr/bin/env", "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", product, "MainKt"]
                 }
-            let environment = [
+            var environment = [
                 "API": api, "USER_ID": user, "TOKEN": token, "FRESH_TOKEN": freshToken, "FILE": file,
                 "CLOCK": "\(clock)", "PAUSE": "\(pause)", "CLIENT": product,
             ]
+            environment["JITTER"] = jitter.map { "\($0)" }
             return try await Program(command + arguments, environment: Site.environment(environment))
         }
 

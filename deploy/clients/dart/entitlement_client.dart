@@ -155,6 +155,7 @@ _Next _next(int? status) => switch (status) {
       >= 200 && < 300 => _Next.done,
       401 => _Next.freshToken,
       429 || 503 => _Next.waitAsAsked,
+      > 500 => _Next.again,
       _ => _Next.refused,
     };
 
@@ -170,6 +171,7 @@ const _longestPause = 60.0;
 /// How often a restore is asked for, 20 s each, before the app lets it go on without waiting.
 const _polls = 6;
 
+double _jitter() => Random().nextDouble() / 4;
 Future<void> _pause(double seconds) => Future<void>.delayed(Duration(milliseconds: (seconds * 1000).round()));
 void _ignore(Step step, {double? seconds, Restore? restore}) {}
 
@@ -182,6 +184,7 @@ class Entitlements {
     this.language = 'en',
     this.now = DateTime.now,
     this.pause = _pause,
+    this.jitter = _jitter,
     http.Client? client,
   }) : _client = client ?? http.Client();
 
@@ -191,8 +194,9 @@ class Entitlements {
   /// The signed-in user's id; the answer on disk counts for this user alone.
   final String user;
 
-  /// Gives the sign-in token; `true` asks for a fresh one (Firebase: `user.getIdToken(true)`).
-  final Future<String> Function(bool isFresh) token;
+  /// Gives a user's sign-in token, or fails where another user is signed in by now; `true` asks for a fresh one (Firebase:
+  /// `user.getIdToken(true)`).
+  final Future<String> Function(String user, bool isFresh) token;
 
   /// Where the last answer is kept, best in the application support directory.
   final File file;
@@ -201,16 +205,29 @@ class Entitlements {
   final String language;
   final DateTime Function() now;
   final Future<void> Function(double seconds) pause;
+
+  /// The share by which a pause is longer, so that not all devices come back at once: up to a quarter.
+  final double Function() jitter;
   final http.Client _client;
+
+  /// Counts sign-outs: an answer that was asked for before one is not written down after it.
+  int _generation = 0;
 
   /// Asks what the user has; without an answer it is the one on disk, as long as that is shown. Throws [Failure].
   Future<Access> entitlement() async {
+    final asked = _generation;
     try {
-      final json = await _send('GET', '/entitlement', tries: 2);
+      final json = await _send('GET', '/entitlement', tries: 2, hasAnswerOnDisk: true);
       final access = _read(json, Access.new);
       try {
         final kept = jsonEncode({'user': user, 'at': now().millisecondsSinceEpoch, 'answer': json});
-        await (await File('${file.path}.new').writeAsString(kept, flush: true)).rename(file.path);
+        final name = '${file.path}.${Random.secure().nextInt(1 << 32)}.new';
+        final whole = await File(name).writeAsString(kept, flush: true);
+        if (asked == _generation) {
+          whole.renameSync(file.path);
+        } else {
+          whole.deleteSync();
+        }
       } on FileSystemException {
         // A full disk keeps no answer back.
       }
@@ -235,19 +252,22 @@ class Entitlements {
     }
   }
 
-  /// Forgets the answer on disk, as at sign-out.
+  /// Forgets the answer on disk, as at sign-out; one that is under way is not kept either.
   void forget() {
+    _generation++;
     if (file.existsSync()) file.deleteSync();
   }
 
-  /// Hands a new purchase over: the same call as Restore. Complete the purchase where the ending is `unlocked`.
+  /// Hands a new purchase over: the same call as Restore. Complete the purchase where the ending is `unlocked` and
+  /// `restore.products` has its product.
   Future<Shown> afterPurchase(Proof proof, {OnStep onStep = _ignore}) =>
       restore(proofs: [proof], origin: 'paywall', onStep: onStep);
 
   /// Restores with what the device can show.
   ///
   /// `askStore` asks the store first, and gives the code of its library's error, never its text: `Purchases.restorePurchases()`,
-  /// `InAppPurchase.instance.restorePurchases()`. Throws [SignIn] and [Refused]; an outage ends in `tryAgain`.
+  /// `InAppPurchase.instance.restorePurchases()`. Throws [SignIn] and [Refused]; an outage ends in `tryAgain`, or in
+  /// null once the restore was taken.
   Future<Shown> restore({
     List<Proof> proofs = const [],
     Future<String?> Function()? askStore,
@@ -280,7 +300,8 @@ class Entitlements {
       }
       return Shown(seen.ending, seen);
     } on NoAnswer {
-      return Shown(Ending.tryAgain, restore);
+      // Once it was taken it goes on, whether it can be asked for or not.
+      return Shown(restore == null ? Ending.tryAgain : null, restore);
     }
   }
 
@@ -304,15 +325,23 @@ class Entitlements {
       _read(await _send('POST', '/releases', body: {'reference': reference}), (json) => json['message'] as String);
 
   /// Sends a request, and again as the table says, always under the same idempotency key.
-  Future<Json> _send(String method, String path, {Json? body, OnStep onStep = _ignore, int? tries}) async {
+  Future<Json> _send(
+    String method,
+    String path, {
+    Json? body,
+    OnStep onStep = _ignore,
+    int? tries,
+    bool hasAnswerOnDisk = false,
+  }) async {
     final random = Random.secure();
     final key = [for (var count = 0; count < 4; count++) random.nextInt(1 << 32).toRadixString(16).padLeft(8, '0')].join();
-    var isFresh = false;
+    var asksFresh = false, wasRenewed = false;
     for (var attempt = 1;; attempt++) {
       http.Response? answer;
       try {
         final request = http.Request(method, Uri.parse(api + path));
-        request.headers['Authorization'] = 'Bearer ${await token(isFresh)}';
+        request.headers['Authorization'] = 'Bearer ${await token(user, asksFresh)}';
+        asksFresh = false;
         request.headers['Accept-Language'] = language;
         if (body != null) {
           request.headers['Content-Type'] = 'application/json';
@@ -324,23 +353,28 @@ class Entitlements {
       } catch (_) {
         answer = null; // No connection, or no token without one.
       }
-      var wait = _pauses[min(attempt, _pauses.length) - 1] * (1 + random.nextDouble() / 4);
+      // A proxy's word on the way is not the service's, and what is on disk says more.
+      final type = answer?.headers['content-type'] ?? '';
+      final isNoWord = hasAnswerOnDisk && !type.startsWith('application/problem+json');
+      var wait = _pauses[min(attempt, _pauses.length) - 1];
       switch (_next(answer?.statusCode)) {
         case _Next.done:
           return _json(answer) ?? (throw NoAnswer());
         case _Next.refused:
+          if (isNoWord) throw NoAnswer();
           throw Refused(answer?.statusCode ?? 0, _json(answer) ?? {});
         case _Next.freshToken:
-          if (isFresh) throw SignIn();
-          isFresh = true;
+          if (wasRenewed) throw isNoWord ? NoAnswer() : SignIn();
+          asksFresh = wasRenewed = true;
           attempt--;
           continue;
         case _Next.waitAsAsked:
-          wait = double.tryParse(answer?.headers['retry-after'] ?? '') ?? wait;
+          wait = max(1.0, double.tryParse(answer?.headers['retry-after'] ?? '') ?? wait);
         case _Next.again:
           break;
       }
       if (attempt >= (tries ?? _pauses.length + 1) || wait > _longestPause) throw NoAnswer(wait);
+      wait *= 1 + jitter();
       onStep(Step.waiting, seconds: wait);
       await pause(wait);
     }

@@ -13,6 +13,7 @@ import java.io.File
 import java.io.IOException
 import java.net.HttpURLConnection
 import java.net.URL
+import java.time.DateTimeException
 import java.time.Instant
 import java.util.Locale
 import java.util.UUID
@@ -120,7 +121,8 @@ sealed class Failure(text: String) : Exception(text) {
 
 /**
  * `api`: where the routes begin, `https://api.example.com/v1` or `…/v1/apps/NAME`. `user`: the signed-in user's id; the answer in
- * `file` counts for this user alone. `token`: gives the sign-in token; `true` asks for a fresh one (Firebase: `getIdToken(true)`).
+ * `file` counts for this user alone. `token`: gives a user's sign-in token, or fails where another user is signed in by now; `true` asks for a
+ * fresh one (Firebase: `getIdToken(true)`). `jitter`: the share by which a pause is longer, so that not all devices come back at once.
  */
 class Entitlements(
     private val api: String,
@@ -129,16 +131,23 @@ class Entitlements(
     private val language: String = Locale.getDefault().toLanguageTag(),
     private val now: () -> Instant = Instant::now,
     private val pause: suspend (seconds: Double) -> Unit = { delay((it * 1000).toLong()) },
-    private val token: suspend (isFresh: Boolean) -> String,
+    private val jitter: () -> Double = { Random.nextDouble(0.25) },
+    private val token: suspend (user: String, isFresh: Boolean) -> String,
 ) {
+    /** Counts sign-outs: an answer that was asked for before one is not written down after it. */
+    @Volatile private var generation = 0
+
     /** Asks what the user has; without an answer it is the one on disk, as long as that is shown. Throws [Failure]. */
-    suspend fun entitlement(): Access = try {
-        val answer = send("GET", "/entitlement", tries = 2)
-        val access = read(answer, ::Access)
-        keep(answer)
-        access
-    } catch (failure: Failure.NoAnswer) {
-        lastAnswer() ?: throw failure
+    suspend fun entitlement(): Access {
+        val asked = generation
+        return try {
+            val answer = send("GET", "/entitlement", tries = 2, hasAnswerOnDisk = true)
+            val access = read(answer, ::Access)
+            keep(answer, asked)
+            access
+        } catch (failure: Failure.NoAnswer) {
+            lastAnswer() ?: throw failure
+        }
     }
 
     /** The answer on disk, at once: until its `until`, at most three days, and not by a clock that was set back. */
@@ -149,17 +158,21 @@ class Entitlements(
         access.takeIf {
             kept.getString("user") == user && age in -300_000..LONGEST_OFFLINE_MS && it.until?.isAfter(now()) != false
         }
-    } catch (_: IOException) { null } catch (_: JSONException) { null }
+    } catch (_: IOException) { null } catch (_: JSONException) { null } catch (_: DateTimeException) { null }
 
-    private fun keep(answer: String) {
+    @Synchronized private fun keep(answer: String, asked: Int) {
+        if (asked != generation) return
         val kept = JSONObject().put("user", user).put("at", now().toEpochMilli()).put("answer", JSONObject(answer))
-        val whole = File(file.path + ".new")
         // A full disk keeps no answer back.
-        try { whole.writeText(kept.toString()); whole.renameTo(file) } catch (_: IOException) { whole.delete() }
+        val whole = try { File.createTempFile("access", ".new", file.absoluteFile.parentFile) } catch (_: IOException) { return }
+        try { whole.writeText(kept.toString()); whole.renameTo(file) } catch (_: IOException) {} finally { whole.delete() }
     }
 
-    /** Forgets the answer on disk, as at sign-out. */
-    fun forget() { file.delete() }
+    /** Forgets the answer on disk, as at sign-out; one that is under way is not kept either. */
+    @Synchronized fun forget() {
+        generation += 1
+        file.delete()
+    }
 
     /** Hands a new purchase over: the same call as Restore. */
     suspend fun afterPurchase(proof: Proof, onStep: (Step) -> Unit = {}): Shown =
@@ -167,7 +180,7 @@ class Entitlements(
 
     /**
      * Restores with what the device can show; `clientError` is the name of the store library's error, never its text. Throws
-     * [Failure.SignIn] and [Failure.Refused]; an outage ends in [Ending.TRY_AGAIN].
+     * [Failure.SignIn] and [Failure.Refused]; an outage ends in [Ending.TRY_AGAIN], or in null once the restore was taken.
      */
     suspend fun restore(
         proofs: List<Proof>, clientError: String? = null, origin: String = "profile", onStep: (Step) -> Unit = {},
@@ -193,7 +206,8 @@ class Entitlements(
             if (seen.ending == Ending.UNLOCKED) try { entitlement() } catch (_: Failure) {}
             return Shown(seen.ending, seen)
         } catch (_: Failure.NoAnswer) {
-            return Shown(Ending.TRY_AGAIN, restore)
+            // Once it was taken it goes on, whether it can be asked for or not.
+            return Shown(if (restore == null) Ending.TRY_AGAIN else null, restore)
         }
     }
 
@@ -225,40 +239,49 @@ class Entitlements(
         in 200..299 -> Next.DONE
         401 -> Next.FRESH_TOKEN
         429, 503 -> Next.WAIT_AS_ASKED
+        in 501..599 -> Next.AGAIN
         else -> Next.REFUSED
     }
 
-    private class Answer(val status: Int, val text: String, val retryAfter: Double?)
+    private class Answer(val status: Int, val text: String, val retryAfter: Double?, val isProblem: Boolean)
 
     /** Sends a request, and again as the table says, always under the same idempotency key. */
     private suspend fun send(
         method: String, path: String, body: JSONObject? = null, onStep: (Step) -> Unit = {}, tries: Int = PAUSES.size + 1,
+        hasAnswerOnDisk: Boolean = false,
     ): String {
         val key = UUID.randomUUID().toString()
         var attempt = 0
-        var isFresh = false
+        var asksFresh = false
+        var wasRenewed = false
         while (true) {
             val answer = try {
-                val bearer = token(isFresh)
+                val bearer = token(user, asksFresh)
+                asksFresh = false
                 withContext(Dispatchers.IO) { ask(method, path, body, key, bearer) }
             } catch (cancelled: CancellationException) { throw cancelled } catch (_: Exception) { null }
-            var wait = PAUSES[minOf(attempt, PAUSES.size - 1)] * Random.nextDouble(1.0, 1.25)
+            // A proxy's word on the way is not the service's, and what is on disk says more.
+            val isNoWord = hasAnswerOnDisk && answer?.isProblem != true
+            var wait = PAUSES[minOf(attempt, PAUSES.size - 1)]
             when (next(answer?.status)) {
                 Next.DONE -> return answer?.text ?: ""
                 Next.REFUSED -> {
+                    if (isNoWord) throw Failure.NoAnswer()
                     val problem = try { JSONObject(answer?.text ?: "") } catch (_: JSONException) { JSONObject() }
                     throw Failure.Refused(answer?.status ?: 0, problem.optString("type"), problem.text("field"), problem.text("fix"))
                 }
                 Next.FRESH_TOKEN -> {
-                    if (isFresh) throw Failure.SignIn()
-                    isFresh = true
+                    if (wasRenewed) throw if (isNoWord) Failure.NoAnswer() else Failure.SignIn()
+                    asksFresh = true
+                    wasRenewed = true
                     continue
                 }
-                Next.WAIT_AS_ASKED -> wait = answer?.retryAfter ?: wait
+                Next.WAIT_AS_ASKED -> wait = maxOf(1.0, answer?.retryAfter ?: wait)
                 Next.AGAIN -> {}
             }
             attempt += 1
             if (attempt >= tries || wait > LONGEST_PAUSE) throw Failure.NoAnswer(wait)
+            wait *= 1 + jitter()
             onStep(Step.Waiting(wait))
             pause(wait)
         }
@@ -281,7 +304,8 @@ class Entitlements(
             val status = connection.responseCode
             val stream = if (status < 400) connection.inputStream else connection.errorStream
             val text = stream?.bufferedReader()?.use { it.readText() } ?: ""
-            return Answer(status, text, connection.getHeaderField("Retry-After")?.toDoubleOrNull())
+            val isProblem = connection.contentType?.startsWith("application/problem+json") == true
+            return Answer(status, text, connection.getHeaderField("Retry-After")?.toDoubleOrNull(), isProblem)
         } finally {
             connection.disconnect()
         }
@@ -289,7 +313,9 @@ class Entitlements(
 
     // A page of a proxy is no answer.
     private fun <Value> read(text: String, make: (JSONObject) -> Value): Value =
-        try { make(JSONObject(text)) } catch (_: JSONException) { throw Failure.NoAnswer() }
+        try { make(JSONObject(text)) } catch (_: JSONException) { throw Failure.NoAnswer() } catch (_: DateTimeException) {
+            throw Failure.NoAnswer()
+        }
 
     companion object {
         /** The longest time that the answer on disk is shown without a new one: three days. */

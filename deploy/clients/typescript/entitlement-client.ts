@@ -65,12 +65,17 @@ export interface Settings {
     api: string
     /** The signed-in user's id; the answer on disk counts for this user alone. */
     user: string
-    /** Gives the sign-in token; `true` asks for a fresh one (Firebase: `user.getIdToken(true)`). */
-    token(isFresh: boolean): Promise<string>
+    /**
+     * Gives a user's sign-in token, or fails where another user is signed in by now; `true` asks for a fresh one (Firebase:
+     * `user.getIdToken(true)`).
+     */
+    token(user: string, isFresh: boolean): Promise<string>
     disk: Disk
     language?: string
     now?(): number
     pause?(seconds: number): Promise<void>
+    /** The share by which a pause is longer, so that not all devices come back at once: up to a quarter. */
+    jitter?(): number
 }
 
 /** The longest time that the answer on disk is shown without a new one, in ms: three days. */
@@ -88,11 +93,16 @@ function next(status: number | null): "done" | "freshToken" | "waitAsAsked" | "a
     if (status === null || [408, 500, 502, 504].includes(status)) return "again"
     if (status >= 200 && status < 300) return "done"
     if (status === 401) return "freshToken"
-    return status === 429 || status === 503 ? "waitAsAsked" : "refused"
+    if (status === 429 || status === 503) return "waitAsAsked"
+    return status > 500 ? "again" : "refused"
 }
 
 export class Entitlements {
     constructor(private readonly settings: Settings) {}
+
+    /** Counts sign-outs: an answer that was asked for before one is not written down after it. */
+    private generation = 0
+    private writes: Promise<unknown> = Promise.resolve()
 
     private now = () => this.settings.now?.() ?? Date.now()
     private pause = (seconds: number) =>
@@ -100,10 +110,15 @@ export class Entitlements {
 
     /** Asks what the user has; without an answer it is the one on disk, as long as that is shown. Throws `Failure`. */
     async entitlement(): Promise<Access> {
+        const generation = this.generation
         try {
-            const access = await this.send<Access>("GET", "/entitlement", undefined, undefined, 2)
-            const kept = { user: this.settings.user, at: this.now(), answer: access }
-            try { await this.settings.disk.setItem(place, JSON.stringify(kept)) } catch { /* A full disk keeps no answer back. */ }
+            const access = await this.send<Access>("GET", "/entitlement", undefined, undefined, 2, true)
+            const kept = JSON.stringify({ user: this.settings.user, at: this.now(), answer: access })
+            this.writes = this.writes.then(async () => {
+                if (generation !== this.generation) return
+                try { await this.settings.disk.setItem(place, kept) } catch { /* A full disk keeps no answer back. */ }
+            })
+            await this.writes
             return access
         } catch (failure) {
             const last = failure instanceof Failure && failure.kind === "no_answer" ? await this.lastAnswer() : null
@@ -124,17 +139,25 @@ export class Entitlements {
         } catch { return null }
     }
 
-    /** Forgets the answer on disk, as at sign-out. */
-    async forget(): Promise<void> { await this.settings.disk.removeItem(place) }
+    /** Forgets the answer on disk, as at sign-out; one that is under way is not kept either. */
+    async forget(): Promise<void> {
+        this.generation++
+        const removed = this.writes.then(() => this.settings.disk.removeItem(place))
+        this.writes = removed.catch(() => {})
+        await removed
+    }
 
-    /** Hands a new purchase over: the same call as Restore. Finish the transaction where the ending is `unlocked`. */
+    /**
+     * Hands a new purchase over: the same call as Restore. Finish the transaction where the ending is `unlocked` and
+     * `restore.products` has its product.
+     */
     afterPurchase(proof: Proof, onStep?: (step: Step) => void): Promise<Shown> {
         return this.restore([proof], { origin: "paywall", onStep })
     }
 
     /**
      * Restores with what the device can show; `clientError` is the code of the store library's error, never its text.
-     * Throws `Failure` `sign_in` and `refused`; an outage ends in `tryAgain`.
+     * Throws `Failure` `sign_in` and `refused`; an outage ends in `tryAgain`, or in null once the restore was taken.
      */
     async restore(
         proofs: Proof[] = [],
@@ -158,7 +181,8 @@ export class Entitlements {
             if (ending === "unlocked") await this.entitlement().catch(() => null)
             return { ending, restore }
         } catch (failure) {
-            if (failure instanceof Failure && failure.kind === "no_answer") return { ending: "tryAgain", restore }
+            // Once it was taken it goes on, whether it can be asked for or not.
+            if (failure instanceof Failure && failure.kind === "no_answer") return { ending: restore ? null : "tryAgain", restore }
             throw failure
         }
     }
@@ -186,39 +210,48 @@ export class Entitlements {
     /** Sends a request, and again as the table says, always under the same idempotency key. */
     private async send<Answer>(
         method: "GET" | "POST", path: string, body?: object, onStep?: (step: Step) => void, tries = pauses.length + 1,
+        hasAnswerOnDisk = false,
     ): Promise<Answer> {
         const headers: Record<string, string> = body
             ? { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID() } : {}
         if (this.settings.language) headers["Accept-Language"] = this.settings.language
-        for (let attempt = 1, isFresh = false; ; attempt++) {
+        for (let attempt = 1, asksFresh = false, wasRenewed = false; ; attempt++) {
             let answer: Response | null = null
             let text = ""
             const limit = new AbortController()
             const timer = setTimeout(() => limit.abort(), 35_000)
             try {
-                headers.Authorization = "Bearer " + (await this.settings.token(isFresh))
+                headers.Authorization = "Bearer " + (await this.settings.token(this.settings.user, asksFresh))
+                asksFresh = false
                 const request = { method, headers, body: body && JSON.stringify(body), signal: limit.signal }
                 answer = await fetch(this.settings.api + path, request)
                 text = await answer.text()
             } catch { answer = null } finally { clearTimeout(timer) }
-            let wait = pauses[Math.min(attempt, pauses.length) - 1]! * (1 + Math.random() / 4)
+            // A proxy's word on the way is not the service's, and what is on disk says more.
+            const isProblem = answer?.headers.get("Content-Type")?.startsWith("application/problem+json") ?? false
+            let wait = pauses[Math.min(attempt, pauses.length) - 1]!
             switch (next(answer && answer.status)) {
                 case "done":
                     // A page of a proxy is no answer.
                     try { return JSON.parse(text) } catch { throw new Failure("no_answer") }
                 case "refused": {
+                    if (hasAnswerOnDisk && !isProblem) throw new Failure("no_answer")
                     let problem: Problem = { type: "", status: answer!.status }
                     try { problem = JSON.parse(text) } catch { /* The status says it. */ }
                     throw new Failure("refused", undefined, problem)
                 }
                 case "freshToken":
-                    if (isFresh) throw new Failure("sign_in")
-                    isFresh = true
+                    if (wasRenewed) throw new Failure(hasAnswerOnDisk && !isProblem ? "no_answer" : "sign_in")
+                    asksFresh = wasRenewed = true
                     attempt--
                     continue
-                case "waitAsAsked": wait = Number(answer!.headers.get("Retry-After") ?? NaN) || wait
+                case "waitAsAsked": {
+                    const asked = Number(answer!.headers.get("Retry-After") ?? NaN)
+                    wait = Math.max(1, Number.isNaN(asked) ? wait : asked)
+                }
             }
             if (attempt >= tries || wait > longestPause) throw new Failure("no_answer", wait)
+            wait *= 1 + (this.settings.jitter?.() ?? Math.random() / 4)
             onStep?.({ step: "waiting", seconds: wait })
             await this.pause(wait)
         }

@@ -9,7 +9,9 @@ import entitlementsync.Shown
 import entitlementsync.Step
 import java.io.File
 import java.time.Instant
+import kotlin.random.Random
 import kotlin.system.exitProcess
+import kotlinx.coroutines.async
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.runBlocking
 import org.json.JSONArray
@@ -55,13 +57,23 @@ fun main(arguments: Array<String>) = runBlocking {
         language = "en",
         now = { Instant.now().plusMillis((ahead * 1000).toLong()) },
         pause = { delay((it * share * 1000).toLong()) },
-        token = { isFresh -> setting(if (isFresh) "FRESH_TOKEN" else "TOKEN") ?: "" },
+        jitter = { setting("JITTER")?.toDouble() ?: Random.nextDouble(0.25) },
+        token = { user, isFresh ->
+            if (user == setting("USER_ID")) setting(if (isFresh) "FRESH_TOKEN" else "TOKEN") ?: "" else "another user's"
+        },
     )
     val first = arguments.getOrNull(1) ?: ""
     try {
         when (arguments[0]) {
             "entitlement" -> say(client.entitlement())
             "last" -> say(client.lastAnswer())
+            "sign-out" -> {
+                val asked = async { client.entitlement() }
+                delay(500)
+                client.forget()
+                say(asked.await())
+                say(client.lastAnswer())
+            }
             "restore" -> {
                 val list = JSONArray(first)
                 val proofs = List(list.length()) { number ->

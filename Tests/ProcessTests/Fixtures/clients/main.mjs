@@ -4,7 +4,7 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs"
 
 const { Entitlements, Failure } = await import(process.env.CLIENT)
-const { API, USER_ID, TOKEN, FRESH_TOKEN, FILE, CLOCK, PAUSE } = process.env
+const { API, USER_ID, TOKEN, FRESH_TOKEN, FILE, CLOCK, PAUSE, JITTER } = process.env
 const [call, ...parameters] = process.argv.slice(2)
 const say = (members) => console.log(JSON.stringify(members))
 const stepped = ({ step, seconds, restore }) => say({ step, seconds, message: restore?.message ?? undefined })
@@ -12,15 +12,16 @@ const stepped = ({ step, seconds, restore }) => say({ step, seconds, message: re
 const client = new Entitlements({
     api: API,
     user: USER_ID,
-    token: async (isFresh) => (isFresh ? FRESH_TOKEN : TOKEN) ?? "",
+    token: async (user, isFresh) => (user === USER_ID ? (isFresh ? FRESH_TOKEN : TOKEN) : "another user's") ?? "",
     disk: {
         getItem: () => readFileSync(FILE, "utf8"),
         setItem: (_, text) => writeFileSync(FILE, text),
-        removeItem: () => rmSync(FILE),
+        removeItem: () => rmSync(FILE, { force: true }),
     },
     language: "en",
     now: () => Date.now() + Number(CLOCK ?? 0) * 1000,
     pause: (seconds) => new Promise((done) => setTimeout(done, seconds * 1000 * Number(PAUSE ?? 1))),
+    jitter: JITTER ? () => Number(JITTER) : undefined,
 })
 
 const sayAccess = (access) => say({ type: access?.type ?? "none", from_disk: access?.is_from_disk ?? false })
@@ -34,6 +35,14 @@ try {
     switch (call) {
         case "entitlement": sayAccess(await client.entitlement()); break
         case "last": sayAccess(await client.lastAnswer()); break
+        case "sign-out": {
+            const asked = client.entitlement()
+            await new Promise((done) => setTimeout(done, 500))
+            await client.forget()
+            sayAccess(await asked)
+            sayAccess(await client.lastAnswer())
+            break
+        }
         case "restore":
             sayShown(await client.restore(JSON.parse(parameters[0]), { clientError: parameters[1], onStep: stepped }))
             break

@@ -1,6 +1,6 @@
 // An app for the tests: calls the Swift client as an app would, one call a process, and prints a JSON line for each thing that
 // is shown. Arguments: the call, then its parameters. The environment has API, USER_ID, TOKEN, FRESH_TOKEN, FILE, CLOCK (seconds
-// that the device's clock is ahead) and PAUSE (the share of each pause that is waited).
+// that the device's clock is ahead), PAUSE (the share of each pause that is waited) and JITTER (the share by which pauses are longer).
 
 import Foundation
 
@@ -46,11 +46,14 @@ var client = Entitlements(
     api: api,
     user: environment["USER_ID"] ?? "",
     file: URL(fileURLWithPath: environment["FILE"] ?? "/dev/null"),
-    token: { isFresh in environment[isFresh ? "FRESH_TOKEN" : "TOKEN"] ?? "" }
+    token: { user, isFresh in
+        user == environment["USER_ID"] ? environment[isFresh ? "FRESH_TOKEN" : "TOKEN"] ?? "" : "another user's"
+    }
 )
 client.language = "en"
 let ahead = environment["CLOCK"].flatMap(Double.init) ?? 0
 let share = environment["PAUSE"].flatMap(Double.init) ?? 1
+if let jitter = environment["JITTER"].flatMap(Double.init) { client.jitter = { jitter } }
 client.now = { Date().addingTimeInterval(ahead) }
 client.pause = { try await Task.sleep(for: .seconds($0 * share)) }
 let parameters = Array(arguments.dropFirst())
@@ -59,6 +62,12 @@ do {
     switch call {
     case "entitlement": say(try await client.entitlement())
     case "last": say(client.lastAnswer())
+    case "sign-out":
+        let asked = Task { [client] in try await client.entitlement() }
+        try await Task.sleep(for: .milliseconds(500))
+        await client.forget()
+        say(try await asked.value)
+        say(client.lastAnswer())
     case "restore":
         let proofs = try JSONDecoder().decode([Entitlements.Proof].self, from: Data(parameters[0].utf8))
         say(try await client.restore(proofs, clientError: parameters.dropFirst().first, onStep: stepped))

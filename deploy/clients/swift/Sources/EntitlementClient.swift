@@ -10,16 +10,25 @@ public struct Entitlements: Sendable {
     public var api: URL
     /// The signed-in user's id; the answer on disk counts for this user alone.
     public var user: String
-    /// Gives the sign-in token; `true` asks for a fresh one (Firebase: `getIDTokenForcingRefresh`).
-    public var token: @Sendable (Bool) async throws -> String
+    /// Gives a user's sign-in token, or fails where another user is signed in by now; `true` asks for a fresh one (Firebase:
+    /// `getIDTokenForcingRefresh`).
+    public var token: @Sendable (_ user: String, _ isFresh: Bool) async throws -> String
     /// Where the last answer is kept, best in Application Support.
     public var file: URL
     /// The language of the texts, as in `Accept-Language`.
     public var language = Locale.preferredLanguages.first ?? "en"
     public var now: @Sendable () -> Date = { Date() }
     public var pause: @Sendable (_ seconds: Double) async throws -> Void = { try await Task.sleep(for: .seconds($0)) }
+    /// The share by which a pause is longer, so that not all devices come back at once.
+    public var jitter: @Sendable () -> Double = { .random(in: 0...0.25) }
+    private let disk = Disk()
 
-    public init(api: URL, user: String, file: URL, token: @escaping @Sendable (Bool) async throws -> String) {
+    public init(
+        api: URL,
+        user: String,
+        file: URL,
+        token: @escaping @Sendable (_ user: String, _ isFresh: Bool) async throws -> String
+    ) {
         (self.api, self.user, self.file, self.token) = (api, user, file, token)
     }
 
@@ -38,10 +47,13 @@ public struct Entitlements: Sendable {
     ///
     /// - Throws: `Failure`; `noAnswer`: and there is none on disk that may still be shown.
     public func entitlement() async throws -> Access {
+        let generation = await disk.generation
         do {
-            let data = try await send("GET", "/entitlement", tries: 2)
+            let data = try await send("GET", "/entitlement", tries: 2, hasAnswerOnDisk: true)
             let access = try Self.decode(Access.self, data)
-            keep(data)
+            if let kept = try? JSONEncoder().encode(Kept(user: user, at: now(), answer: data)) {
+                await disk.keep(kept, in: file, of: generation)
+            }
             return access
         } catch Failure.noAnswer(let later) {
             guard let last = lastAnswer() else { throw Failure.noAnswer(retryAfter: later) }
@@ -49,11 +61,22 @@ public struct Entitlements: Sendable {
         }
     }
 
-    private func keep(_ answer: Data) {
-        // A fresh install has no Application Support yet; and a full disk keeps no answer back.
-        let folder = file.deletingLastPathComponent()
-        try? FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        try? JSONEncoder().encode(Kept(user: user, at: now(), answer: answer)).write(to: file, options: .atomic)
+    /// Writes answers down, but none that was asked for before the last sign-out.
+    private actor Disk {
+        private(set) var generation = 0
+
+        func keep(_ answer: Data, in file: URL, of generation: Int) {
+            guard generation == self.generation else { return }
+            // A fresh install has no Application Support yet; and a full disk keeps no answer back.
+            let folder = file.deletingLastPathComponent()
+            try? FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            try? answer.write(to: file, options: .atomic)
+        }
+
+        func forget(_ file: URL) {
+            generation += 1
+            try? FileManager.default.removeItem(at: file)
+        }
     }
 
     /// The answer on disk, at once: until its `until`, at most three days, and not by a clock that was set back.
@@ -68,21 +91,21 @@ public struct Entitlements: Sendable {
         return access
     }
 
-    /// Forgets the answer on disk, as at sign-out.
-    public func forget() { try? FileManager.default.removeItem(at: file) }
+    /// Forgets the answer on disk, as at sign-out; one that is under way is not kept either.
+    public func forget() async { await disk.forget(file) }
 
     // MARK: Restore, and after a purchase
 
     /// Hands a new purchase over: the same call as Restore.
     ///
-    /// Finish the transaction where the ending is `unlocked`.
+    /// Finish the transaction where the ending is `unlocked` and `restore.products` has its product.
     public func afterPurchase(_ proof: Proof, onStep: OnStep = { _ in }) async throws -> Shown {
         try await restore([proof], origin: "paywall", onStep: onStep)
     }
 
     /// Restores with what the device can show; `clientError` is the code of the store library's error, never its text.
     ///
-    /// - Throws: `Failure.signIn`, `.refused`; an outage ends in `tryAgain`.
+    /// - Throws: `Failure.signIn`, `.refused`; an outage ends in `tryAgain`, or in `nil` once the restore was taken.
     public func restore(
         _ proofs: [Proof],
         clientError: String? = nil,
@@ -107,7 +130,8 @@ public struct Entitlements: Sendable {
             if seen.ending == .unlocked { _ = try? await entitlement() }
             return Shown(ending: seen.ending, restore: seen)
         } catch Failure.noAnswer {
-            return Shown(ending: .tryAgain, restore: restore)
+            // Once it was taken it goes on, whether it can be asked for or not.
+            return Shown(ending: restore == nil ? .tryAgain : nil, restore: restore)
         }
     }
 
@@ -150,6 +174,7 @@ public struct Entitlements: Sendable {
         case .some(200..<300): .done
         case 401: .freshToken
         case 429, 503: .waitAsAsked
+        case .some(500...): .again
         default: .refused
         }
     }
@@ -160,7 +185,8 @@ public struct Entitlements: Sendable {
         _ path: String,
         _ body: Data? = nil,
         _ onStep: OnStep = { _ in },
-        tries: Int = pauses.count + 1
+        tries: Int = pauses.count + 1,
+        hasAnswerOnDisk: Bool = false
     ) async throws -> Data {
         guard let url = URL(string: api.absoluteString + path) else { throw Failure.noAnswer(retryAfter: nil) }
         var request = URLRequest(url: url, timeoutInterval: 35)
@@ -171,29 +197,38 @@ public struct Entitlements: Sendable {
             request.setValue("application/json", forHTTPHeaderField: "Content-Type")
             request.setValue(UUID().uuidString, forHTTPHeaderField: "Idempotency-Key")
         }
-        var (attempt, isFresh) = (0, false)
+        var (attempt, asksFresh, wasRenewed) = (0, false, false)
         while true {
             var (data, answer) = (Data(), HTTPURLResponse?.none)
             do {
-                request.setValue("Bearer " + (try await token(isFresh)), forHTTPHeaderField: "Authorization")
+                let token = try await token(user, asksFresh)
+                asksFresh = false
+                request.setValue("Bearer " + token, forHTTPHeaderField: "Authorization")
                 let (received, response) = try await URLSession.shared.data(for: request)
                 (data, answer) = (received, response as? HTTPURLResponse)
             } catch { try Task.checkCancellation() }
-            var wait = Self.pauses[min(attempt, Self.pauses.count - 1)] * .random(in: 1...1.25)
+            // A proxy's word on the way is not the service's, and what is on disk says more.
+            let isProblem = answer?.mimeType == "application/problem+json"
+            var wait = Self.pauses[min(attempt, Self.pauses.count - 1)]
             switch Self.next(answer?.statusCode) {
             case .done: return data
             case .refused:
+                guard isProblem || !hasAnswerOnDisk else { throw Failure.noAnswer(retryAfter: nil) }
                 let problem = try? JSONDecoder().decode(Problem.self, from: data)
                 throw Failure.refused(problem ?? Problem(type: "", status: answer?.statusCode ?? 0))
             case .freshToken:
-                guard !isFresh else { throw Failure.signIn }
-                isFresh = true
+                guard !wasRenewed else {
+                    throw isProblem || !hasAnswerOnDisk ? Failure.signIn : .noAnswer(retryAfter: nil)
+                }
+                (asksFresh, wasRenewed) = (true, true)
                 continue
-            case .waitAsAsked: wait = (answer?.value(forHTTPHeaderField: "Retry-After")).flatMap(Double.init) ?? wait
+            case .waitAsAsked:
+                wait = max(1, (answer?.value(forHTTPHeaderField: "Retry-After")).flatMap(Double.init) ?? wait)
             case .again: break
             }
             attempt += 1
             guard attempt < tries, wait <= Self.longestPause else { throw Failure.noAnswer(retryAfter: wait) }
+            wait *= 1 + jitter()
             await onStep(.waiting(seconds: wait))
             try await pause(wait)
         }
@@ -345,14 +380,42 @@ extension Entitlements {
             return try await restore(proofs, clientError: clientError, onStep: onStep)
         }
 
-        /// After `product.purchase(options: [.appAccountToken(…)])`, and for each of `Transaction.updates`.
+        /// After `product.purchase(options: [.appAccountToken(…)])`.
         public func afterPurchase(
             _ result: VerificationResult<StoreKit.Transaction>,
             onStep: OnStep = { _ in }
         ) async throws -> Shown {
             let shown = try await afterPurchase(Proof(value: result.jwsRepresentation), onStep: onStep)
-            if shown.ending == .unlocked { await result.unsafePayloadValue.finish() }
+            await finish([result], as: shown)
             return shown
+        }
+
+        /// What the store gives the app by itself, from `Transaction.unfinished` and `Transaction.updates`: finishes what gives
+        /// nothing any more, and hands the rest over in one restore, 20 at most; `nil` where nothing is left to hand over.
+        @discardableResult
+        public func afterUpdates(_ results: [VerificationResult<StoreKit.Transaction>]) async throws -> Shown? {
+            var rest: [VerificationResult<StoreKit.Transaction>] = []
+            for result in results {
+                if case .verified(let one) = result,
+                    one.revocationDate != nil || one.expirationDate.map({ $0 <= now() }) == true
+                {
+                    await one.finish()
+                } else if rest.count < 20 {
+                    rest.append(result)
+                }
+            }
+            guard !rest.isEmpty else { return nil }
+            let shown = try await restore(rest.map { Proof(value: $0.jwsRepresentation) }, origin: "paywall")
+            await finish(rest, as: shown)
+            return shown
+        }
+
+        /// Finishes what was unlocked; the store gives the rest to the app again.
+        private func finish(_ results: [VerificationResult<StoreKit.Transaction>], as shown: Shown) async {
+            guard shown.ending == .unlocked, let products = shown.restore?.products else { return }
+            for case .verified(let one) in results where products.contains(where: { $0.productId == one.productID }) {
+                await one.finish()
+            }
         }
     }
 #endif
