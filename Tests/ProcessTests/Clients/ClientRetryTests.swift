@@ -68,7 +68,8 @@ struct ClientRetryTests {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let answers = ["queued"] + Array(repeating: "502", count: 5)
-        let (_, device) = try await Self.device(client, before: answers, in: folder)
+        let (service, device) = try await Self.device(client, before: answers, in: folder)
+        defer { withExtendedLifetime(service) {} }
         let shown = try #require(try await device.call(["restore", "[]"]).last)
         #expect(shown.ending == "none" && shown.reference == "R-7K3Q-92" && shown.failure == nil, "\(shown)")
     }
@@ -81,7 +82,9 @@ struct ClientRetryTests {
             (["403-page"], "no_answer"), (["page"], "no_answer"), (["401-page", "401-page"], "no_answer"),
             (["520", "403-page"], "no_answer"), (["400"], "refused"), (["401", "401"], "sign_in"),
         ] {
-            let (_, device) = try await Self.device(client, before: answers, in: folder)
+            let (service, device) = try await Self.device(client, before: answers, in: folder)
+            // It ends with its last use.
+            defer { withExtendedLifetime(service) {} }
             let shown = try #require(try await device.call(["entitlement"]).last)
             #expect(shown.failure == failure, "\(answers): \(shown)")
         }
@@ -91,7 +94,8 @@ struct ClientRetryTests {
     func `An answer that comes after the sign-out is not kept`(client: AppClient) async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        let (_, device) = try await Self.device(client, before: ["late", "late"], in: folder)
+        let (service, device) = try await Self.device(client, before: ["late", "late"], in: folder)
+        defer { withExtendedLifetime(service) {} }
         #expect(try await device.call(["sign-out"]).map(\.type) == ["subscriber", "none"])
         #expect(try await device.last("entitlement").type == "subscriber")
         #expect(try await device.last("last").type == "subscriber")
