@@ -56,13 +56,13 @@ SELECT apply_privileges(ARRAY(
          drain_inbox end_account_walk enqueue enqueue_free enqueue_reconciles entitlement_answer entitlement_names
          entitlement_words erase_user estimated_wait expire_questions feed_run first_id_at first_id_of
          forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
-         has_owner_consent host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
+         has_owner_consent hold_import_lines host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
          keep_backfill keep_evidence keep_import_lines keep_part maintain_partitions means_access meet_free missing_privileges
          move_backfill name_found name_hash name_purchase new_id note_absences note_credentials note_known note_other_access
          note_server note_touched partitioned_tables partitions_of plan_backfills plan_checks postpone_backfill predict_run
          product_access_of product_changed publish_ticket_news record_access reference_of reply_to_ticket request_reconcile
-         request_restore requeue_dead restore_answers restored_products restored_products_of runs_of set_sandbox set_switch
-         settle_call settle_imports settle_run settle_transfer spell_inbox stacked_ends standbys start_scheduled step_down
+         request_restore requeue_dead restore_answers restored_products restored_products_of runs_of set_switch
+         settle_call settle_imports settle_run settle_sandbox settle_transfer spell_inbox stacked_ends standbys start_scheduled step_down
          store_accounts surviving_purchase take_asks take_backfill take_import_lines take_lead take_outbox take_part
          take_requests ticket_answers united_proofs user_events user_key_of user_standing users_of_account
          ways_in'),

@@ -18,10 +18,15 @@ COMMENT ON COLUMN product.base_plan_id IS 'Google Play: one base plan of the pro
 COMMENT ON COLUMN product.entitlement IS 'the host''s name for what the product gives';
 COMMENT ON COLUMN product.grants_access IS 'false: the product is known and gives no access';
 COMMENT ON COLUMN product.duration IS 'how long a purchase without an end of its own gives access; null: for life';
+-- SANDBOX as it holds: off, if one live worker says so; without live workers, what is on record.
+CREATE OR REPLACE VIEW sandbox_mode AS
+SELECT coalesce((SELECT CASE WHEN bool_or(w.sandbox = 'off') THEN 'off' WHEN count(w.sandbox) > 0 THEN 'listed' END
+                   FROM worker AS w WHERE w.expires_at > now()), i.sandbox) AS mode
+  FROM installation AS i;
 -- Until when sandbox purchases of users count. The list decides, unless SANDBOX=off; every reader of the list reads this.
 CREATE OR REPLACE VIEW sandbox_access AS
-SELECT s.user_id, CASE i.sandbox WHEN 'listed' THEN s.until ELSE '-infinity' END AS until
-  FROM sandbox_user AS s CROSS JOIN installation AS i;
+SELECT s.user_id, CASE m.mode WHEN 'listed' THEN s.until ELSE '-infinity' END AS until
+  FROM sandbox_user AS s CROSS JOIN sandbox_mode AS m;
 COMMENT ON TABLE sandbox_user IS 'Users whose sandbox purchases give access, for testers. The host''s team writes it.';
 COMMENT ON COLUMN sandbox_user.user_id IS 'the host''s id of the user';
 COMMENT ON COLUMN sandbox_user.until IS 'until when';

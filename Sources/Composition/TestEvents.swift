@@ -88,13 +88,37 @@ package struct TestEvents {
         _ understood: AppStoreNotifications,
         within limit: Duration
     ) async -> Finding {
-        let clock = ContinuousClock()
-        let began = clock.now
+        let began = ContinuousClock.now
         do throws(ReadFailure) {
             guard let token = try await client.requestTest(in: environment) else { return Self.noAddress(environment) }
-            var detail = "the App Store has not sent it within \(limit.components.seconds) s"
-            var fix = "Try again in some minutes; entitlement-sync doctor --test-events --wait 600 waits longer."
-            while clock.now - began < limit {
+            return await follow(token, from: began, client, environment, understood, within: limit)
+        } catch {
+            if error.code == .unauthorized, environment == .production {
+                return (
+                    "production refuses the key (unauthorized), as it does every key before an app's first release",
+                    "If the app is released: set APP_STORE_KEY_ID, APP_STORE_ISSUER_ID and APP_STORE_PRIVATE_KEY to a key that is not revoked."
+                )
+            }
+            return ("could not be requested: \(error.code.rawValue)", "See the check credentials, and try again.")
+        }
+    }
+
+    /// Waits for a test notification that was requested.
+    private func follow(
+        _ token: String,
+        from began: ContinuousClock.Instant,
+        _ client: AppStoreClient,
+        _ environment: AppStoreEnvironment,
+        _ understood: AppStoreNotifications,
+        within limit: Duration
+    ) async -> Finding {
+        let clock = ContinuousClock()
+        var finding: Finding = (
+            "the App Store has not sent it within \(limit.components.seconds) s",
+            "Try again in some minutes; entitlement-sync doctor --test-events --wait 600 waits longer."
+        )
+        while clock.now - began < limit {
+            do throws(ReadFailure) {
                 if case .sent(let signed?, let attempts) = try await client.test(token, in: environment) {
                     let event: StoreEvent
                     do { event = try await understood.event(signed: signed) } catch {
@@ -109,22 +133,20 @@ package struct TestEvents {
                             ""
                         )
                     }
-                    (detail, fix) = Self.undelivered(attempts.last)
+                    finding = Self.undelivered(attempts.last)
                     // The word is final, unless it is that all went well.
                     if let last = attempts.last, last != "SUCCESS" { break }
                 }
-                do { try await clock.sleep(for: .seconds(1)) } catch { break }
-            }
-            return (detail, fix)
-        } catch {
-            if error.code == .unauthorized, environment == .production {
-                return (
-                    "production refuses the key (unauthorized), as it does every key before an app's first release",
-                    "If the app is released: set APP_STORE_KEY_ID, APP_STORE_ISSUER_ID and APP_STORE_PRIVATE_KEY to a key that is not revoked."
+            } catch {
+                // It was requested all the same: the next poll may be answered.
+                finding = (
+                    "was requested, and what became of it could not be read: \(error.code.rawValue)",
+                    "Try again in some minutes."
                 )
             }
-            return ("could not be requested: \(error.code.rawValue)", "See the check credentials, and try again.")
+            do { try await clock.sleep(for: .seconds(1)) } catch { break }
         }
+        return finding
     }
 
     private func isIn(_ event: String) async throws(ReadFailure) -> Bool {

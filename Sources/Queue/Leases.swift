@@ -18,13 +18,11 @@ package struct Leases: Sendable {
     /// The number is drawn at random. A sequence that lost its tail in a failover would give a number again, and the
     /// process that had it before would write under the other's lease.
     package func register(_ process: LeaseKeeper.Process) async throws(PostgresError) -> Int32 {
-        // Before this process takes a job by it.
-        if let sandbox = process.sandbox { try await pool.query("SELECT entitlement_sync.set_sandbox(\(sandbox))") }
-        return try await pool.query(
+        let epoch = try await pool.query(
             """
-            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, stores, expires_at)
+            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, stores, sandbox, expires_at)
             SELECT d.epoch, \(process.host), \(process.pid), \(process.version), \(process.lists), \(process.mode),
-                   \(process.stores),
+                   \(process.stores), \(process.sandbox),
                    clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
               FROM (SELECT greatest(('x' || left(gen_random_uuid()::text, 8))::bit(32)::integer & 2147483647, 1) AS epoch
                       FROM generate_series(1, 8)) AS d
@@ -33,6 +31,14 @@ package struct Leases: Sendable {
             RETURNING epoch
             """
         ).one.decode(Int32.self)
+        // Before this process takes a job by it.
+        if process.sandbox != nil { try await settleSandbox() }
+        return epoch
+    }
+
+    /// Puts on record what the live workers say of sandbox purchases.
+    private func settleSandbox() async throws(PostgresError) {
+        try await pool.query("SELECT entitlement_sync.settle_sandbox()")
     }
 
     /// Prolongs the lease; `longer`: that of a worker that rests, polls rarely and relies on notifications.
@@ -66,6 +72,7 @@ package struct Leases: Sendable {
             )
             try await forget([epoch], on: connection)
         }
+        try await settleSandbox()
     }
 
     /// Removes leases under which nothing stands; what a host's transaction holds is freed when that has ended.
@@ -102,7 +109,7 @@ package struct Leases: Sendable {
             "SELECT w.epoch FROM entitlement_sync.worker AS w WHERE w.expires_at <= clock_timestamp()"
         )
         guard !expired.isEmpty else { return 0 }
-        return try await pool.withTransaction { connection in
+        let freed: Int = try await pool.withTransaction { connection in
             let epochs = try await connection.query(
                 """
                 SELECT w.epoch FROM entitlement_sync.worker AS w
@@ -125,5 +132,7 @@ package struct Leases: Sendable {
             try await forget(epochs, on: connection)
             return freed
         }
+        try await settleSandbox()
+        return freed
     }
 }

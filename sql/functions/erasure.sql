@@ -2,7 +2,7 @@
 
 -- Removes a user's id from our records, and the user's texts. Decisions and purchases stay under the key, so that no other user can take
 -- a purchase. Returns how many purchases and tickets the user has, and how many event bodies and messages were deleted; no row if the
--- records hold neither the user nor the body of an event about the id.
+-- records hold neither the user, nor the body of an event about the id, nor a line of an import that names it.
 CREATE OR REPLACE FUNCTION erase_user(wanted text)
 RETURNS TABLE (purchases bigint, tickets bigint, events bigint, messages bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -10,6 +10,8 @@ DECLARE
     known    bigint;
     jobs     uuid[];
     accounts uuid[];
+    lines    bigint;
+    given    text := wanted;
 BEGIN
     -- As the host spells the id; as the caller does, if the host has the user no more.
     wanted := coalesce(host_id(wanted), wanted);
@@ -19,7 +21,9 @@ BEGIN
     DELETE FROM sandbox_user AS s WHERE s.user_id = wanted;
     DELETE FROM account_index AS i WHERE i.user_id = wanted;
     UPDATE import_line AS l SET user_id = NULL, value = NULL, names = NULL, result = 'erased', epoch = NULL
-     WHERE l.user_id = wanted OR l.user_key = known;
+     -- A file may spell the id otherwise.
+     WHERE l.user_id = given OR l.user_id = wanted OR l.user_key = known;
+    GET DIAGNOSTICS lines = ROW_COUNT;
     -- Events may name an id that is no known user. UNION, so that each branch uses its own index.
     DELETE FROM inbox_body AS b
      WHERE b.id = ANY (ARRAY(SELECT i.id FROM inbox AS i WHERE i.user_keys @> ARRAY[known]
@@ -29,7 +33,7 @@ BEGIN
     UPDATE inbox AS i SET about = NULL, state = CASE WHEN i.state = 'done' THEN i.state ELSE 'parked' END
      WHERE i.about IS NOT NULL AND i.about -> 'users' ? wanted;
     IF known IS NULL THEN
-        IF events > 0 THEN
+        IF events > 0 OR lines > 0 THEN
             purchases := 0;
             tickets := 0;
             messages := 0;

@@ -24,7 +24,7 @@ BEGIN
 END
 $$;
 
--- Adds lines to an import that the caller's transaction began. A line with a result is none that could be read.
+-- Adds lines to an import that the caller's transaction began. A line with a result has ended: it can't be read, or repeats another.
 CREATE OR REPLACE FUNCTION add_import_lines(
     which bigint, numbers integer[], users text[], stores text[], kinds text[], "values" text[], results text[], details text[]
 ) RETURNS void
@@ -35,8 +35,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'import: lines are added in the transaction that begins it',
             HINT = 'Use entitlement-sync import --file.';
     END IF;
-    INSERT INTO import_line (import_id, number, user_id, store, kind, value, result, detail)
-    SELECT which, l.* FROM unnest(numbers, users, stores, kinds, "values", results, details) AS l;
+    INSERT INTO import_line (import_id, number, user_id, store, kind, value, result, detail, names)
+    SELECT which, l.number, l.user_id, l.store, l.kind, CASE WHEN l.result IS NULL THEN l.value END, l.result, l.detail,
+           CASE WHEN l.value IS NOT NULL THEN ARRAY[sha256(convert_to(concat_ws(' ', l.store, l.kind, l.value), 'UTF8'))] END
+      FROM unnest(numbers, users, stores, kinds, "values", results, details)
+           AS l(number, user_id, store, kind, value, result, detail);
     UPDATE import AS i SET lines = i.lines + cardinality(numbers) WHERE i.id = which;
 END
 $$;
@@ -44,8 +47,8 @@ $$;
 -- Leases lines to a worker: of imports whose lines are asked, and of approved ones unless everything is paused. Lines of workers that died
 -- are free again.
 CREATE OR REPLACE FUNCTION take_import_lines(mine integer, most integer, ignores_pause boolean)
-RETURNS TABLE (import_id bigint, number integer, turn integer, attempt integer, user_id text, user_key bigint, store text, kind text,
-               value text, is_planned boolean)
+RETURNS TABLE (import_id bigint, number integer, turn integer, attempt integer, detail text, user_id text, user_key bigint, store text,
+               kind text, value text, is_planned boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -64,7 +67,7 @@ BEGIN
             )
             UPDATE import_line AS l SET epoch = mine, due = clock_timestamp() + interval '10 minutes', turn = l.turn + 1
               FROM free AS f WHERE l.import_id = f.import_id AND l.number = f.number
-            RETURNING l.import_id, l.number, l.turn, l.attempt, l.user_id, l.user_key, l.store, l.kind, l.value, false;
+            RETURNING l.import_id, l.number, l.turn, l.attempt, l.detail, l.user_id, l.user_key, l.store, l.kind, l.value, false;
         ELSIF ignores_pause OR NOT EXISTS (SELECT 1 FROM control AS c WHERE c.name = 'all' AND c.paused) THEN
             RETURN QUERY
             WITH free AS MATERIALIZED (
@@ -74,10 +77,32 @@ BEGIN
             )
             UPDATE import_line AS l SET epoch = mine, due = clock_timestamp() + interval '10 minutes', turn = l.turn + 1
               FROM free AS f WHERE l.import_id = f.import_id AND l.number = f.number
-            RETURNING l.import_id, l.number, l.turn, l.attempt, l.user_id, l.user_key, l.store, l.kind, l.value, true;
+            RETURNING l.import_id, l.number, l.turn, l.attempt, l.detail, l.user_id, l.user_key, l.store, l.kind, l.value, true;
         END IF;
         EXIT WHEN FOUND;
     END LOOP;
+END
+$$;
+
+-- Locks lines that a worker has taken, and their import, so that it is not canceled before the caller's transaction ends; prolongs leases
+-- that are half over. Returns the lines that are still the worker's; none if the import has ended.
+CREATE OR REPLACE FUNCTION hold_import_lines(mine integer, which bigint, numbers integer[], turns integer[]) RETURNS SETOF integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    PERFORM FROM import AS i WHERE i.id = which AND i.state IN ('asking', 'applying') FOR SHARE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH held AS MATERIALIZED (
+        SELECT l.number, l.due FROM import_line AS l
+          JOIN unnest(numbers, turns) AS t(number, turn) ON t.number = l.number AND t.turn = l.turn
+         WHERE l.import_id = which AND l.epoch = mine ORDER BY l.number FOR UPDATE OF l
+    ), prolonged AS (
+        UPDATE import_line AS l SET due = clock_timestamp() + interval '10 minutes'
+          FROM held AS h WHERE l.import_id = which AND l.number = h.number AND h.due < clock_timestamp() + interval '5 minutes'
+    )
+    SELECT h.number FROM held AS h;
 END
 $$;
 
@@ -96,8 +121,11 @@ BEGIN
            user_key = coalesce(k.user_key, l.user_key), user_id = CASE WHEN coalesce(k.user_key, l.user_key) IS NULL THEN l.user_id END,
            -- Until it is written, an approved line stays planned.
            result = coalesce(k.result, l.result), detail = k.detail, gives_access = coalesce(k.gives_access, l.gives_access),
-           names = coalesce((SELECT array_agg(sha256(convert_to(x.name, 'UTF8')))
-                               FROM unnest(string_to_array(nullif(k.names, ''), E'\x1f')) AS x(name)), l.names),
+           -- What the file calls the purchase, and then what the store does.
+           names = coalesce(l.names[1:1] || (SELECT array_agg(sha256(convert_to(x.name, 'UTF8')))
+                                               FROM unnest(string_to_array(nullif(k.names, ''), E'\x1f')) AS x(name)), l.names),
+           -- A line that is asked no more needs no token.
+           value = CASE WHEN coalesce(k.result, 'planned') = 'planned' THEN l.value END,
            attempt = CASE WHEN k.result IS NULL THEN k.attempt ELSE 0 END
       FROM unnest(imports, numbers, turns, keys, results, details, accesses, spellings, attempts, waits)
            AS k(import_id, number, turn, user_key, result, detail, gives_access, names, attempt, wait)
@@ -116,10 +144,10 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
       FROM import_line AS l WHERE l.import_id = which AND l.result = 'planned'
 $$;
 
--- Moves imports on whose lines all have what they wait for. Lines that name one purchase for several users are none of them planned; of
--- lines that repeat each other the first is.
+-- Moves imports on whose lines all have what they wait for. Lines that name one purchase for several users are none of them planned,
+-- whatever became of the others; of lines that repeat each other the first is.
 CREATE OR REPLACE FUNCTION settle_imports() RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_nestloop = off AS $$
 DECLARE
     going   import;
     settled integer := 0;
@@ -127,21 +155,33 @@ BEGIN
     FOR going IN SELECT i.* FROM import AS i WHERE i.state IN ('asking', 'applying') ORDER BY i.id FOR NO KEY UPDATE SKIP LOCKED LOOP
         IF going.state = 'asking' THEN
             CONTINUE WHEN EXISTS (SELECT 1 FROM import_line AS l WHERE l.import_id = going.id AND l.result IS NULL);
-            WITH named AS MATERIALIZED (
-                SELECT l.number, l.user_key, n.name FROM import_line AS l CROSS JOIN LATERAL unnest(l.names) AS n(name)
-                 WHERE l.import_id = going.id AND l.result = 'planned'
-            ), shared AS (
-                SELECT n.name, min(n.number) AS first, count(DISTINCT n.user_key) > 1 AS is_disputed
-                  FROM named AS n GROUP BY n.name HAVING count(*) > 1
-            ), marked AS (
-                SELECT n.number, bool_or(s.is_disputed) AS is_disputed, min(s.first) AS first
-                  FROM named AS n JOIN shared AS s ON s.name = n.name
-                 GROUP BY n.number HAVING bool_or(s.is_disputed) OR min(s.first) < n.number
+            WITH RECURSIVE named AS MATERIALIZED (
+                SELECT l.number, coalesce('key ' || l.user_key, 'id ' || l.user_id) AS who, n.name
+                  FROM import_line AS l CROSS JOIN LATERAL unnest(l.names) AS n(name)
+                 -- A line that the store's own word on the owner refutes is no rival of one that it bears out.
+                 WHERE l.import_id = going.id AND l.result NOT IN ('repeated', 'names_another')
+            ), disputed (number) AS (
+                SELECT n.number FROM named AS n
+                  JOIN (SELECT x.name FROM named AS x GROUP BY x.name HAVING count(DISTINCT x.who) > 1) AS s ON s.name = n.name
+                -- And the lines that share a name with these: they are of one purchase.
+                UNION
+                SELECT o.number FROM disputed AS d JOIN named AS n ON n.number = d.number JOIN named AS o ON o.name = n.name
             )
-            UPDATE import_line AS l
-               SET result = CASE WHEN m.is_disputed THEN 'named_for_several' ELSE 'repeated' END,
-                   detail = CASE WHEN NOT m.is_disputed THEN m.first::text END
-              FROM marked AS m WHERE l.import_id = going.id AND l.number = m.number;
+            UPDATE import_line AS l SET result = 'named_for_several', value = NULL
+              FROM disputed AS d WHERE l.import_id = going.id AND l.number = d.number AND l.result = 'planned';
+            WITH named AS MATERIALIZED (
+                SELECT l.number, n.name FROM import_line AS l CROSS JOIN LATERAL unnest(l.names) AS n(name)
+                 WHERE l.import_id = going.id AND l.result = 'planned'
+            ), repeats AS (
+                SELECT n.number, min(s.first) AS first
+                  FROM named AS n JOIN (SELECT x.name, min(x.number) AS first FROM named AS x GROUP BY x.name) AS s ON s.name = n.name
+                 GROUP BY n.number HAVING min(s.first) < n.number
+            )
+            UPDATE import_line AS l SET result = 'repeated', detail = r.first::text, value = NULL
+              FROM repeats AS r WHERE l.import_id = going.id AND l.number = r.number;
+            IF going.is_dry THEN
+                UPDATE import_line AS l SET value = NULL WHERE l.import_id = going.id AND l.value IS NOT NULL;
+            END IF;
             UPDATE import AS i
                SET state = CASE WHEN i.is_dry THEN 'done' ELSE 'ready' END, ready_at = clock_timestamp(), hash = hash_of_import(i.id),
                    ended_at = CASE WHEN i.is_dry THEN clock_timestamp() END

@@ -236,13 +236,16 @@ EXCEPTION WHEN lock_not_available THEN NULL;
 END
 $$;
 
--- Sets whether sandbox purchases of listed users count, as a worker's SANDBOX says. If that changes, the listed users are checked at once.
-CREATE OR REPLACE FUNCTION set_sandbox(wanted text) RETURNS void
+-- Puts on record whether sandbox purchases of listed users count, once a worker has begun or ended. If that changes, the listed users are
+-- checked at once.
+CREATE OR REPLACE FUNCTION settle_sandbox() RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     keys bigint[];
 BEGIN
-    UPDATE installation AS i SET sandbox = wanted WHERE i.sandbox <> wanted;
+    -- Of two workers that begin at once the second one sees the first.
+    PERFORM FROM installation FOR NO KEY UPDATE;
+    UPDATE installation AS i SET sandbox = m.mode FROM sandbox_mode AS m WHERE i.sandbox <> m.mode;
     IF FOUND THEN
         keys := ARRAY(SELECT u.user_key FROM sandbox_user AS s JOIN user_sync AS u ON u.user_id = s.user_id ORDER BY 1);
         PERFORM enqueue_reconciles(keys, 1::smallint, ARRAY(SELECT new_id() FROM unnest(keys)));

@@ -512,12 +512,14 @@ CREATE TABLE worker (
     backfills  text[]      NOT NULL DEFAULT '{}',
     mode       text,
     stores     text[],
+    sandbox    text        CHECK (sandbox IN ('off', 'listed')),
     rests      boolean     NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN worker.version IS 'the build that it runs';
 COMMENT ON COLUMN worker.backfills IS 'the backfills that the worker can read';
 COMMENT ON COLUMN worker.mode IS 'its MODE; null: the build does not state it';
 COMMENT ON COLUMN worker.rests IS 'it reads only now and then, as nothing has happened for a while, until it is notified (stir)';
+COMMENT ON COLUMN worker.sandbox IS 'its SANDBOX; null: the build does not state it';
 COMMENT ON COLUMN worker.stores IS 'the stores that it asks; null: the build does not state them';
 
 -- How many requests an address or a user made in the minute that the first of them began. Unlogged: a crash forgets a minute.
@@ -670,7 +672,7 @@ CREATE TABLE installation (
 INSERT INTO installation DEFAULT VALUES;
 COMMENT ON COLUMN installation.id IS 'drawn once, when the schema was made; a dump and a standby carry it on';
 COMMENT ON COLUMN installation.sandbox
-    IS 'SANDBOX of the worker that began last: off means that no sandbox purchase counts, whatever the list says';
+    IS 'SANDBOX as live workers last agreed: off means that no sandbox purchase counts, whatever the list says';
 
 -- On which server and timeline workers last wrote, and whether commits waited for a standby. A server with another timeline was promoted,
 -- and may lack what the former primary had not replicated.
@@ -959,7 +961,9 @@ COMMENT ON COLUMN import_line.number IS 'the line''s number in the file';
 COMMENT ON COLUMN import_line.epoch IS 'the worker that has taken the line';
 COMMENT ON COLUMN import_line.turn IS 'rises when a worker takes the line; a worker with a lower number may write nothing';
 COMMENT ON COLUMN import_line.user_id IS 'as the file has it; null once it is a known user''s, whose key stands instead';
-COMMENT ON COLUMN import_line.names IS 'digests of the identifiers that the store gave: lines that share one are of one purchase';
+COMMENT ON COLUMN import_line.value IS 'null once the store is asked no more';
+COMMENT ON COLUMN import_line.names
+    IS 'digests: of what the file calls the purchase, then of what the store does; lines that share one are of one purchase';
 
 -- How far `plan_checks` has come in its pass over the known users. A walk by key needs no index that every job would have to write.
 CREATE TABLE check_round (

@@ -50,10 +50,11 @@ struct ImportCommand: AsyncParsableCommand {
 
         func answer(_ file: ImportFile, _ database: Database) async throws -> Answer {
             let imports = ImportRecords(pool: database.pool)
+            let output = try result.map { try ResultFile(path: $0) }
             let token = dryRun ? nil : try session.token()?.digest
             let (id, isNew) = try await imports.ask(file, isDry: dryRun, session: token, by: Asker.name)
             if !isNew { Output.note("import \(id) was begun with this file; going on with it") }
-            return try await ImportFollowing(imports: imports).answer(id, within: .seconds(wait), result: result)
+            return try await ImportFollowing(imports: imports).answer(id, within: .seconds(wait), result: output)
         }
     }
 
@@ -96,8 +97,10 @@ struct ImportCommand: AsyncParsableCommand {
         @OptionGroup var options: OutputOptions
 
         func answer(_ database: Database) async throws -> Answer {
-            try await ImportFollowing(imports: ImportRecords(pool: database.pool))
-                .answer(id, within: .zero, result: result)
+            let imports = ImportRecords(pool: database.pool)
+            _ = try await imports.known(id)
+            return try await ImportFollowing(imports: imports)
+                .answer(id, within: .zero, result: result.map { try ResultFile(path: $0) })
         }
     }
 
@@ -137,6 +140,7 @@ struct ImportCommand: AsyncParsableCommand {
         func answer(_: Void, _ database: Database) async throws -> Answer {
             let imports = ImportRecords(pool: database.pool)
             let known = try await imports.known(id)
+            let output = try result.map { try ResultFile(path: $0) }
             let planned = known.results[.planned] ?? 0
             try await confirmation.confirm("\(planned) purchases of import \(id) get their owners.")
             // The whole hash is compared where the import is released.
@@ -148,7 +152,7 @@ struct ImportCommand: AsyncParsableCommand {
                     "ID: this import is \(known.isDry ? "a dry run" : known.state.rawValue), and only one that is ready is released"
                 )
             }
-            return try await ImportFollowing(imports: imports).answer(id, within: .seconds(wait), result: result)
+            return try await ImportFollowing(imports: imports).answer(id, within: .seconds(wait), result: output)
         }
     }
 

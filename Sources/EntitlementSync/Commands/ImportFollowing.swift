@@ -1,6 +1,7 @@
 import Composition
 import Entitlements
 import Foundation
+import Glibc
 import Reports
 import Runs
 
@@ -8,10 +9,8 @@ import Runs
 struct ImportFollowing {
     let imports: ImportRecords
 
-    /// `result`: a new file for the lines; it is made at once, so that a wait of days does not end in vain.
-    func answer(_ id: Int64, within limit: Duration, result path: String?) async throws -> Answer {
-        _ = try await imports.known(id)
-        let file = try path.map { try ResultFile(path: $0) }
+    /// `result`: a file for the lines; it is made before anything is asked, so that a wait of days does not end in vain.
+    func answer(_ id: Int64, within limit: Duration, result file: ResultFile?) async throws -> Answer {
         let record = try await follow(id, within: limit)
         if let file {
             try file.write(CSV.row(["line", "user_id", "store", "kind", "result", "gives_access", "reason"]))
@@ -43,15 +42,22 @@ struct ImportFollowing {
 }
 
 /// A file that holds users' ids: no other account reads it, and nothing is overwritten.
-private struct ResultFile {
+struct ResultFile {
     private let handle: FileHandle
 
     init(path: String) throws {
-        let file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        let file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
         guard file >= 0 else {
             throw CommandFailure(.data, "--result: the file can't be made; name one that does not exist")
         }
         handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
+        var status = stat()
+        // An earlier try that failed may have left the file empty.
+        guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size == 0,
+            fchmod(file, 0o600) == 0
+        else {
+            throw CommandFailure(.data, "--result: the file is not empty; name one that does not exist")
+        }
     }
 
     func write(_ text: String) throws {

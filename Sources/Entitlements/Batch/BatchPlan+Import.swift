@@ -46,13 +46,14 @@ package enum ImportResult: String, Sendable, CaseIterable {
 extension BatchPlan {
     /// Judges a purchase that an operator names for a user, and plans its record where it has no other owner.
     ///
-    /// `item`: what the store said of the purchase, at least one observation. `user`: under our lock. Returns `nil` where the
-    /// line has to be read again.
+    /// `item`: what the store said of the purchase, at least one observation. `user`: under our lock. `writes`: `false` judges alone,
+    /// for which several lines may be about one purchase. Returns `nil` where the line has to be read again.
     package mutating func add(
         imported item: ReadJob,
         user: User,
         facts: UserFacts,
-        holders: [PurchaseIdentifierKey: Purchase]
+        holders: [PurchaseIdentifierKey: Purchase],
+        writes: Bool
     ) -> ImportResult? {
         guard !facts.isErased else { return .erased }
         guard user.status.isEligible else { return .notEligible }
@@ -61,7 +62,7 @@ extension BatchPlan {
         let keys = Set(items.flatMap { $0.identifiers.map(\.key) })
         let rows = items.map { Array(Set($0.identifiers.compactMap { holders[$0.key] })) }
         let ids = Set(rows.joined().map(\.id))
-        guard touch(keys, ids) else { return nil }
+        guard !writes || touch(keys, ids) else { return nil }
         let attributions = attribute(
             items,
             holders: rows,
@@ -73,6 +74,7 @@ extension BatchPlan {
             return refusal(attributions[index], items[index])
         }
         guard rows.contains(where: { $0.allSatisfy { $0.ownerKey != item.job.userKey } }) else { return .alreadyOwned }
+        guard writes else { return .planned }
         for row in rows.joined() { firstSeen[row.id] = row.firstSeenAt }
         let byID = Dictionary(rows.joined().map { ($0.id, $0) }) { first, _ in first }
         observe(

@@ -28,6 +28,8 @@ package struct ImportFile: Sendable {
         package var kind: String?
         package var value: String?
         package var fault: LineFault?
+        /// The number of the first line that says exactly the same.
+        package var first: Int32?
     }
 
     /// SHA-256 over the file.
@@ -35,6 +37,8 @@ package struct ImportFile: Sendable {
     private let bytes: [UInt8]
     private var offset = 0
     private var number: Int32 = 0
+    /// Which lines were the first to say what they say, by its digest.
+    private var firsts: [SHA256Digest: Int32] = [:]
 
     /// - Throws: `Fault`.
     package init(_ bytes: [UInt8]) throws(Fault) {
@@ -68,7 +72,7 @@ package struct ImportFile: Sendable {
         return line
     }
 
-    private func read(_ bytes: ArraySlice<UInt8>) -> Line {
+    private mutating func read(_ bytes: ArraySlice<UInt8>) -> Line {
         var line = Line(number: number)
         guard bytes.count <= Self.mostLineBytes else {
             line.fault = .tooLong
@@ -87,6 +91,10 @@ package struct ImportFile: Sendable {
         if line.fault != .user { line.userID = fields[0] }
         guard line.fault == nil else { return line }
         (line.store, line.kind, line.value) = (fields[1], fields[2], fields[3])
+        // No field holds a control character.
+        let digest = SHA256.hash(data: Array(fields.joined(separator: "\n").utf8))
+        line.first = firsts[digest]
+        if line.first == nil { firsts[digest] = number }
         return line
     }
 

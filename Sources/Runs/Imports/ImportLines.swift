@@ -22,8 +22,10 @@ package struct ImportLines: Sendable {
         package var number: Int32
         /// How often it was taken; a later turn shuts this one out.
         package var turn: Int32
-        /// How often its store was asked and gave no answer.
+        /// How often it was tried in vain: its store gave no answer, or, by `lastError`, its user's row was locked.
         package var attempt: Int
+        /// The code of what its last try came to; `nil`: it is the first.
+        package var lastError: String?
         /// `nil`: the store has no such kind.
         package var name: NamedPurchase?
         /// An operator has approved the import: what holds is written.
@@ -32,6 +34,8 @@ package struct ImportLines: Sendable {
         package var job: ClaimedJob?
         /// The user's row is in use: the line waits.
         package var isHeld = false
+        /// The database refuses what the line says of its user.
+        package var isRefused = false
     }
 
     /// What a line gets.
@@ -44,7 +48,7 @@ package struct ImportLines: Sendable {
         package var givesAccess: Bool?
         /// What the store calls the purchase.
         package var identifiers: [PurchaseIdentifier] = []
-        package var attempt = 0
+        package var attempt: Int
         package var wait = Duration.zero
 
         fileprivate var spellings: String {
@@ -55,6 +59,7 @@ package struct ImportLines: Sendable {
             self.line = line
             self.result = result
             self.detail = detail
+            attempt = line.attempt
         }
     }
 
@@ -64,7 +69,7 @@ package struct ImportLines: Sendable {
         typealias Row = (line: Taken, userID: String?, key: Int64?)
         let rows = try await pool.query(
             """
-            SELECT t.import_id, t.number, t.turn, t.attempt, t.user_id, t.user_key, t.store, t.kind, t.value, t.is_planned
+            SELECT t.import_id, t.number, t.turn, t.attempt, t.detail, t.user_id, t.user_key, t.store, t.kind, t.value, t.is_planned
               FROM entitlement_sync.take_import_lines(\(epoch), \(Int32(most)), \(ignoresPause)) AS t ORDER BY t.number
             """
         ).map { row -> Row in
@@ -76,6 +81,7 @@ package struct ImportLines: Sendable {
                 number: row["number"],
                 turn: row["turn"],
                 attempt: Int(attempt),
+                lastError: row["detail"],
                 name: store.flatMap(Store.init).flatMap { store in
                     kind.flatMap(NamedPurchase.Kind.init).flatMap { kind in
                         NamedPurchase(store: store, kind: kind, value: value ?? "")
@@ -94,8 +100,26 @@ package struct ImportLines: Sendable {
         }
     }
 
-    /// Finds the users of lines.
+    /// Finds the users of lines; by halves, which line the database refuses.
     private func named(
+        _ rows: [(line: Taken, userID: String?, key: Int64?)],
+        at tick: ContinuousClock.Instant
+    ) async throws -> [Taken] {
+        do { return try await found(rows, at: tick) } catch let error where spoilsBatch(error) {
+            guard rows.count > 1 else {
+                return rows.map { row in
+                    var line = row.line
+                    line.isRefused = true
+                    return line
+                }
+            }
+            let middle = rows.count / 2
+            let first = try await named(Array(rows[..<middle]), at: tick)
+            return first + (try await named(Array(rows[middle...]), at: tick))
+        }
+    }
+
+    private func found(
         _ rows: [(line: Taken, userID: String?, key: Int64?)],
         at tick: ContinuousClock.Instant
     ) async throws -> [Taken] {
@@ -144,14 +168,48 @@ package struct ImportLines: Sendable {
         }
     }
 
-    /// Records what lines get, on a connection of the caller's transaction.
+    /// Locks lines of one import, and the import, until the caller's transaction ends; prolongs leases that are half over.
     ///
-    /// - Returns: how many of them were still this worker's.
-    @discardableResult
-    package static func keep(_ kept: [Kept], epoch: Int32, on connection: PostgresConnection) async throws -> Int {
-        guard !kept.isEmpty else { return 0 }
+    /// - Returns: which are still this worker's, by place; none of an import that has ended.
+    package static func hold(
+        _ lines: [Taken],
+        epoch: Int32,
+        on connection: PostgresConnection
+    ) async throws -> [Bool] {
+        guard let id = lines.first?.importID else { return [] }
+        let held = Set(
+            try await connection.query(
+                """
+                SELECT h.number FROM entitlement_sync.hold_import_lines(
+                           \(epoch), \(id), \(lines.map(\.number)), \(lines.map(\.turn))) AS h(number)
+                """
+            ).map { try $0.decode(Int32.self, at: 0) }
+        )
+        return lines.map { held.contains($0.number) }
+    }
+
+    /// Prolongs the leases of lines that are asked about; `false`: none of them is this worker's any more.
+    package func prolong(_ lines: [Taken], epoch: Int32) async throws -> Bool {
+        try await pool.withTransaction { try await Self.hold(lines, epoch: epoch, on: $0) }.contains(true)
+    }
+
+    /// Stores that other live workers ask.
+    package func storesOfOthers(than epoch: Int32) async throws -> Set<String> {
+        Set(
+            try await pool.query(
+                """
+                SELECT DISTINCT s.name FROM entitlement_sync.worker AS w CROSS JOIN LATERAL unnest(w.stores) AS s(name)
+                 WHERE w.epoch <> \(epoch) AND w.expires_at > clock_timestamp()
+                """
+            ).map { try $0.decode(String.self, at: 0) }
+        )
+    }
+
+    /// Records what lines get, on a connection of the caller's transaction; lines that are not this worker's any more stay.
+    package static func keep(_ kept: [Kept], epoch: Int32, on connection: PostgresConnection) async throws {
+        guard !kept.isEmpty else { return }
         let waits = kept.map { $0.wait / .seconds(1) }
-        let count = try await connection.query(
+        try await connection.query(
             """
             SELECT entitlement_sync.keep_import_lines(
                        \(epoch), \(kept.map(\.line.importID)), \(kept.map(\.line.number)), \(kept.map(\.line.turn)),
@@ -159,8 +217,7 @@ package struct ImportLines: Sendable {
                        \(kept.map(\.givesAccess)), \(kept.map(\.spellings)), \(kept.map { Int32(clamping: $0.attempt) }),
                        \(waits))
             """
-        ).one.decode(Int32.self)
-        return Int(count)
+        )
     }
 
     /// Records what lines get.
@@ -172,9 +229,7 @@ package struct ImportLines: Sendable {
     package func release(_ lines: [Taken], epoch: Int32) async throws {
         try await keep(
             lines.map { line in
-                var kept = Kept(line, nil)
-                kept.attempt = line.attempt
-                return kept
+                Kept(line, nil, detail: line.lastError)
             },
             epoch: epoch
         )

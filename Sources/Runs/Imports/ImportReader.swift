@@ -13,6 +13,10 @@ package struct ImportReader: Service {
 
     /// Lines of one transaction, at most.
     private static let batch = 50
+    /// How often a user's rows may be locked by another transaction before the line ends.
+    private static let mostPostponements = 30
+    private static let locked = ReadFailure.Code.locked.rawValue
+    private static let refused = ReadFailure.Code.refused.rawValue
 
     private let lines: ImportLines
     private let read: Read
@@ -73,37 +77,96 @@ package struct ImportReader: Service {
         return .again
     }
 
-    /// Lines that are not this worker's any more: nothing of them is written.
-    private struct LinesLost: Error {}
-
-    /// - Returns: `false`: nothing was written, for everything is paused or the lease is over.
+    /// Works on lines for as long as one of them is ours.
+    ///
+    /// - Returns: `false`: what is left was not written, for everything is paused or the lease is over.
     private func work(_ taken: [ImportLines.Taken], epoch: Int32) async throws -> Bool {
+        try await withThrowingTaskGroup(of: Bool.self) { group in
+            group.addTask { try await finish(taken, epoch: epoch) }
+            group.addTask {
+                while !Task.isCancelled {
+                    try await Task.sleep(for: .seconds(60))
+                    guard try await lines.prolong(taken, epoch: epoch) else { break }
+                }
+                throw CancellationError()
+            }
+            defer { group.cancelAll() }
+            return try await group.next() ?? false
+        }
+    }
+
+    private func finish(_ taken: [ImportLines.Taken], epoch: Int32) async throws -> Bool {
         let answers = try await answers(to: taken)
+        let others = try await lines.storesOfOthers(than: epoch)
         var kept: [ImportLines.Kept] = []
-        var found: [(line: ImportLines.Taken, job: ReadJob)] = []
+        var found: [Found] = []
         for (line, answer) in zip(taken, answers) {
             switch answer {
-            case .ended(let result): kept.append(ImportLines.Kept(line, result))
-            case .failed(let failure): kept.append(self.kept(line, after: failure))
-            case .held: kept.append(self.waiting(line))
-            case .read(let job): found.append((line, job))
+            case .ended(let result, let detail): kept.append(ImportLines.Kept(line, result, detail: detail))
+            case .failed(let failure): kept.append(self.kept(line, after: failure, others: others))
+            case .held: kept.append(postponed(line))
+            case .read(let job): found.append(Found(line: line, job: job))
             }
         }
-        guard !found.isEmpty else {
-            try await lines.keep(kept, epoch: epoch)
-            return true
+        try await lines.keep(kept, epoch: epoch)
+        var postponements = 0
+        while !found.isEmpty {
+            guard let locked = try await write(found, epoch: epoch) else { return false }
+            found = locked
+            postponements += 1
+            if postponements > Self.mostPostponements {
+                try await lines.keep(
+                    found.map { ImportLines.Kept($0.line, .unread, detail: Self.locked) },
+                    epoch: epoch
+                )
+                break
+            }
+            guard !found.isEmpty else { break }
+            try await Task.sleep(for: min(.milliseconds(20) * (1 << min(postponements, 6)), .seconds(1)))
         }
-        return try await apply.importLines(found.map(\.job), writes: found[0].line.isPlanned, epoch: epoch) {
-            connection,
-            judged in
-            let all = kept + zip(found, judged).map { self.kept($0.line, $0.job, $1) }
-            guard try await ImportLines.keep(all, epoch: epoch, on: connection) == all.count else { throw LinesLost() }
+        return true
+    }
+
+    /// A line whose store has answered.
+    private struct Found: Sendable {
+        var line: ImportLines.Taken
+        var job: ReadJob
+    }
+
+    /// Judges lines of one import and records what they get; by halves, which line the database refuses.
+    ///
+    /// - Returns: the lines whose users' rows are locked; `nil`: nothing was written.
+    private func write(_ batch: [Found], epoch: Int32) async throws -> [Found]? {
+        let taken = batch.map(\.line)
+        do {
+            return try await apply.importLines(
+                batch.map(\.job),
+                writes: taken.contains(where: \.isPlanned),
+                epoch: epoch,
+                hold: { try await ImportLines.hold(taken, epoch: epoch, on: $0) },
+                keep: { connection, judged in
+                    let answered = zip(batch, judged).filter { !$1.isLocked }
+                    try await ImportLines.keep(answered.map { kept($0, $1) }, epoch: epoch, on: connection)
+                    return zip(batch, judged).filter { $1.isLocked }.map(\.0)
+                }
+            )
+        } catch let error where spoilsBatch(error) || isTimeout(error) {
+            guard batch.count > 1 else {
+                logger.error("a line of an import is refused by the database", metadata: errorMetadata(error))
+                try await lines.keep(taken.map { ImportLines.Kept($0, .unread, detail: Self.refused) }, epoch: epoch)
+                return []
+            }
+            let middle = batch.count / 2
+            guard let first = try await write(Array(batch[..<middle]), epoch: epoch),
+                let second = try await write(Array(batch[middle...]), epoch: epoch)
+            else { return nil }
+            return first + second
         }
     }
 
     /// What asking about a line came to.
     private enum Answer: Sendable {
-        case ended(ImportResult)
+        case ended(ImportResult, detail: String? = nil)
         case failed(ReadFailure)
         /// Another transaction has locked the user's row.
         case held
@@ -134,6 +197,7 @@ package struct ImportReader: Service {
     }
 
     private func answer(to line: ImportLines.Taken) async -> Answer {
+        guard !line.isRefused else { return .ended(.unread, detail: Self.refused) }
         guard !line.isHeld else { return .held }
         guard let name = line.name else { return .ended(.malformed) }
         guard let job = line.job else { return .ended(.unknownUser) }
@@ -145,32 +209,58 @@ package struct ImportReader: Service {
         }
     }
 
-    private func kept(_ line: ImportLines.Taken, after failure: ReadFailure) -> ImportLines.Kept {
-        if failure.code == .storeOff { return ImportLines.Kept(line, .storeOff) }
-        // No age ends a line: it may wait for days behind a million others.
-        let next = retry.next(after: failure, attempt: line.attempt, age: .zero, jitter: .random(in: 0...1))
-        guard case .again(let wait, let attempt) = next else {
-            return ImportLines.Kept(line, .unread, detail: failure.code.rawValue)
+    /// What a line gets whose store gave no answer; `others`: the stores that other workers ask.
+    private func kept(
+        _ line: ImportLines.Taken,
+        after failure: ReadFailure,
+        others: Set<String>
+    ) -> ImportLines.Kept {
+        let code = failure.code.rawValue
+        if failure.code == .storeOff {
+            guard let store = failure.store?.rawValue, others.contains(store) else {
+                return ImportLines.Kept(line, .storeOff)
+            }
+            var kept = ImportLines.Kept(line, nil, detail: code)
+            kept.wait = .seconds(5)
+            return kept
         }
-        var kept = ImportLines.Kept(line, nil, detail: failure.code.rawValue)
+        // No age ends a line: it may wait for days behind a million others.
+        let next = retry.next(
+            after: failure,
+            attempt: line.lastError == Self.locked ? 0 : line.attempt,
+            age: .zero,
+            jitter: .random(in: 0...1),
+            isRepeated: ReadFailure.isImmediateRetry(line.lastError)
+        )
+        guard case .again(let wait, let attempt) = next else { return ImportLines.Kept(line, .unread, detail: code) }
+        var kept = ImportLines.Kept(line, nil, detail: code)
         kept.wait = wait
         kept.attempt = attempt
         return kept
     }
 
-    /// The user's rows are in use, or have moved on: no store is to blame, and no attempt counts.
-    private func waiting(_ line: ImportLines.Taken) -> ImportLines.Kept {
-        var kept = ImportLines.Kept(line, nil, detail: ReadFailure.Code.locked.rawValue)
+    /// Another transaction has locked the user's row: no store is to blame, and the failures of stores do not count.
+    private func postponed(_ line: ImportLines.Taken) -> ImportLines.Kept {
+        let postponements = line.lastError == Self.locked ? line.attempt : 0
+        guard postponements < Self.mostPostponements else {
+            return ImportLines.Kept(line, .unread, detail: Self.locked)
+        }
+        var kept = ImportLines.Kept(line, nil, detail: Self.locked)
         kept.wait = .milliseconds(500)
-        kept.attempt = line.attempt
+        kept.attempt = postponements + 1
         return kept
     }
 
-    private func kept(_ line: ImportLines.Taken, _ job: ReadJob, _ answer: Apply.LineAnswer) -> ImportLines.Kept {
-        guard let result = answer.result else { return waiting(line) }
-        var kept = ImportLines.Kept(line, result)
+    private func kept(_ found: Found, _ answer: Apply.LineAnswer) -> ImportLines.Kept {
+        guard let result = answer.result else {
+            // The records moved on while the store was asked: it is asked again.
+            var kept = ImportLines.Kept(found.line, nil, detail: found.line.lastError)
+            kept.wait = .milliseconds(500)
+            return kept
+        }
+        var kept = ImportLines.Kept(found.line, result)
         kept.givesAccess = answer.givesAccess
-        kept.identifiers = job.reading.observations.flatMap(\.identifiers)
+        kept.identifiers = found.job.reading.observations.flatMap(\.identifiers)
         return kept
     }
 }

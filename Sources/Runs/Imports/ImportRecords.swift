@@ -76,8 +76,7 @@ package struct ImportRecords: Sendable {
                     SELECT entitlement_sync.add_import_lines(
                                \(id), \(lines.map(\.number)), \(lines.map(\.userID)), \(lines.map(\.store)),
                                \(lines.map(\.kind)), \(lines.map(\.value)),
-                               \(lines.map { $0.fault == nil ? nil : ImportResult.malformed.rawValue }),
-                               \(lines.map { $0.fault?.rawValue }))
+                               \(lines.map(\.ended?.rawValue)), \(lines.map { $0.fault?.rawValue ?? $0.first.map(String.init) }))
                     """
                 )
             }
@@ -233,4 +232,9 @@ extension ImportFile.LineFault {
         case .value: "value: it has not the form of this kind of id"
         }
     }
+}
+
+extension ImportFile.Line {
+    /// The result that it has without a store's answer.
+    fileprivate var ended: ImportResult? { fault != nil ? .malformed : first != nil ? .repeated : nil }
 }

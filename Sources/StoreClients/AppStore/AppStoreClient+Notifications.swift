@@ -77,7 +77,7 @@ extension AppStoreClient {
 package enum AppStoreTest: Sendable, Hashable {
     /// It is under way.
     case pending
-    /// What the App Store sent, not yet verified, and in its words what became of each attempt.
+    /// What the App Store sent, not yet verified, and in its words what became of each attempt, the newest last.
     case sent(signed: String?, attempts: [String])
 }
 
@@ -115,7 +115,7 @@ extension AppStoreClient {
             switch answer {
             case .content(let body):
                 let (signed, attempts) = try decoded(body, AppStoreWire.testStatus)
-                return .sent(signed: signed, attempts: attempts)
+                return attempts.isEmpty ? .pending : .sent(signed: signed, attempts: attempts)
             case .refused(_, 4_040_008): return .pending
             case .refused: throw ReadFailure(.rejected, store: .appStore)
             }

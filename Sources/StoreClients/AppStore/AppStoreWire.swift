@@ -189,7 +189,8 @@ enum AppStoreWire {
     private static let testToken = JSONFields(only: "testNotificationToken")
     private enum TestField: String, CaseIterable { case signedPayload, sendAttempts }
     private static let testFields = JSONFields<TestField>()
-    private static let attempt = JSONFields(only: "sendAttemptResult")
+    private enum AttemptField: String, CaseIterable { case attemptDate, sendAttemptResult }
+    private static let attemptFields = JSONFields<AttemptField>()
 
     /// Reads a `SendTestNotificationResponse`.
     static func testToken(_ body: [UInt8]) throws(JSONFault) -> String {
@@ -200,21 +201,27 @@ enum AppStoreWire {
         return token
     }
 
-    /// Reads a `CheckTestNotificationResponse`: the payload, and the words of its attempts.
+    /// Reads a `CheckTestNotificationResponse`: the payload, and the words of its attempts, the newest last.
     static func testStatus(_ body: [UInt8]) throws(JSONFault) -> (signed: String?, attempts: [String]) {
-        var status: (signed: String?, attempts: [String]) = (nil, [])
+        var signed: String?
+        var attempts: [(atMs: Int64, result: String)] = []
         try JSONReader.readObject(in: body, testFields) { reader, field throws(JSONFault) in
             switch field {
-            case .signedPayload: status.signed = try reader.readString(upTo: signedLimit)
+            case .signedPayload: signed = try reader.readString(upTo: signedLimit)
             case .sendAttempts:
                 try reader.readArray { reader throws(JSONFault) in
-                    try reader.readObject(attempt) { reader, _ throws(JSONFault) in
-                        status.attempts.append(try reader.readString())
+                    var attempt: (atMs: Int64, result: String?) = (0, nil)
+                    try reader.readObject(attemptFields) { reader, field throws(JSONFault) in
+                        switch field {
+                        case .attemptDate: attempt.atMs = try reader.readInteger()
+                        case .sendAttemptResult: attempt.result = try reader.readString()
+                        }
                     }
+                    if let result = attempt.result { attempts.append((attempt.atMs, result)) }
                 }
             }
         }
-        return status
+        return (signed, attempts.sorted { $0.atMs < $1.atMs }.map(\.result))
     }
 
     // MARK: Notifications

@@ -44,6 +44,30 @@ import Testing
         }
     }
 
+    @Test func `SANDBOX=off holds for as long as one live worker says so`() async throws {
+        let simulator = try await Simulator(scenario: Self.scenario)
+        try await Site.with(store: simulator.url, settings: ["ABSENCE_MARGIN_SECONDS": "0"]) { site in
+            try await site.execute("INSERT INTO users (id) VALUES ('tess');")
+            _ = try await site.run("sandbox", "allow", "tess", "--until", "2099-01-01")
+            var off = site
+            off.settings["SANDBOX"] = "off"
+            let first = try await off.start("worker")
+            try await site.until("SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.sandbox = 'off'")
+            let second = try await site.start("worker")
+            try await site.until("SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.sandbox = 'listed'")
+            try await site.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
+            let mode = "SELECT m.mode FROM entitlement_sync.sandbox_mode AS m" as PostgresQuery
+            #expect(try await site.texts(mode) == ["off"])
+            #expect(try await site.texts("SELECT type FROM users") == ["free"])
+            // Its end has the listed users checked.
+            try await first.stop()
+            try await site.until("SELECT count(*) FROM users AS u WHERE u.type = 'subscriber'")
+            #expect(try await site.texts(mode) == ["listed"])
+            try await second.stop()
+            #expect(try await site.texts(mode) == ["listed"], "without workers the record holds")
+        }
+    }
+
     @Test func `An unknown SANDBOX stops the start`() async throws {
         try await Site.with(settings: ["SANDBOX": "everyone"]) { site in
             let ending = try await site.run("worker", "--until-idle")

@@ -35,6 +35,13 @@ struct ImportFileTests {
         #expect(try Self.lines("u,app_store,order_id,a b").first?.userID == "u")
     }
 
+    @Test func `A line that says exactly what another one says names the first`() throws {
+        let lines = try Self.lines(
+            "u,onside,order_id,1\nv,onside,order_id,1\n\"u\",onside,order_id,1\r\nu,onside,order_id,2"
+        )
+        #expect(lines.map(\.first) == [nil, nil, 2, nil])
+    }
+
     @Test func `A file is taken as a whole, or not at all`() throws {
         func fault(_ bytes: [UInt8]) -> ImportFile.Fault? {
             do throws(ImportFile.Fault) {
