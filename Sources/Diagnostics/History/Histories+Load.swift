@@ -157,7 +157,12 @@ extension Histories {
         ) {
             try row.decode {
                 (
-                    key: Int64, id: Int64, created: Instant, until: Instant, revoked: Instant?, reason: String,
+                    key: Int64,
+                    id: Int64,
+                    created: Instant,
+                    until: Instant,
+                    revoked: Instant?,
+                    reason: String,
                     source: String
                 ) in
                 grants[key, default: []].append(

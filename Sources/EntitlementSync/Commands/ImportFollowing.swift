@@ -51,9 +51,9 @@ struct ResultFile {
             throw CommandFailure(.data, "--result: the file can't be made; name one that does not exist")
         }
         handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
-        var status = stat()
+        let attributes = try? FileManager.default.attributesOfItem(atPath: path)
         // An earlier try that failed may have left the file empty.
-        guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size == 0,
+        guard attributes?[.type] as? FileAttributeType == .typeRegular, attributes?[.size] as? Int == 0,
             fchmod(file, 0o600) == 0
         else {
             throw CommandFailure(.data, "--result: the file is not empty; name one that does not exist")
