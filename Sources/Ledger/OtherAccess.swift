@@ -1,3 +1,4 @@
+package import Entitlements
 package import Logging
 package import Postgres
 import Queue
@@ -13,18 +14,23 @@ package enum OtherAccess {
     /// Asks about users that the caller has locked, and keeps the answer; `users`: user keys by the host's ids.
     ///
     /// - Throws: ``Unknown`` where there is no usable answer. No access must not be concluded from that.
-    package static func note(_ users: [String: Int64], on connection: PostgresConnection) async throws {
-        let ids = users.keys.sorted()
+    package static func note(_ users: [ExactText: Int64], on connection: PostgresConnection) async throws {
+        let ids = users.keys.sorted().map(\.text)
         do {
             var (keys, sources, untils): ([Int64], [String], [PostgresTimestamp]) = ([], [], [])
             try await connection.withSetting("statement_timeout", limit) { connection in
                 for row in try await connection.query(
-                    "SELECT o.id, o.source, o.until FROM entitlement_sync_host.other_access(\(ids)) AS o"
+                    """
+                    SELECT o.id, o.source, CASE WHEN o.until >= '2200-01-01' THEN 'infinity' ELSE o.until END
+                      FROM entitlement_sync_host.other_access(\(ids)) AS o
+                    """
                 ) {
                     let (id, source, until) = try row.decode(String?.self, String?.self, PostgresTimestamp?.self)
                     guard let id, let source, let until else { throw Unknown(reason: "it gave NULL") }
-                    // Nothing was asked about others.
-                    guard let key = users[id] else { continue }
+                    // In another spelling it may be one of those that were asked about: that is no word on them.
+                    guard let key = users[ExactText(id)] else {
+                        throw Unknown(reason: "it gave an id that it was not asked about")
+                    }
                     keys.append(key)
                     sources.append(source)
                     untils.append(until)
@@ -32,7 +38,7 @@ package enum OtherAccess {
             }
             try await connection.query(
                 """
-                SELECT entitlement_sync.note_other_access(\(ids.compactMap { users[$0] }), \(keys), \(sources), \(untils))
+                SELECT entitlement_sync.note_other_access(\(users.values.sorted()), \(keys), \(sources), \(untils))
                 """
             )
         } catch let error as PostgresError where !error.isConnectionFailure && !error.isTransactionConflict {

@@ -123,6 +123,7 @@ struct HostAdapter {
                 try await connection.execute(
                     script: """
                         DROP FUNCTION IF EXISTS entitlement_sync_host.newest_users(integer);
+                        DROP FUNCTION IF EXISTS entitlement_sync_host.other_access(text[]);
                         DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer);
                         """
                 )

@@ -67,7 +67,8 @@ package struct Controls: Sendable {
             let rows = try await connection.query(
                 """
                 UPDATE entitlement_sync."grant" AS g SET revoked_at = now()
-                 WHERE g.id = \(id) AND g.revoked_at IS NULL
+                 -- What the host is asked about begins again with the next decision.
+                 WHERE g.id = \(id) AND g.revoked_at IS NULL AND NOT g.is_asked
                 RETURNING (SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.user_key = g.user_key)
                 """
             )

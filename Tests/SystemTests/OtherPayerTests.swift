@@ -121,6 +121,14 @@ import UserRequests
                 "SELECT concat_ws(' ', s.entitlement, s.store, s.source, s.ends_at) FROM entitlement_sync.entitlement_status AS s"
             )
             #expect(held == ["premium invoice"])
+            try await world.pool.query(
+                "SELECT entitlement_sync.put_access('ann', 'invoice', '2026-7', '294276-12-31', 'premium')"
+            )
+            #expect(
+                try await world.number(
+                    "SELECT count(*) FROM entitlement_sync.\"grant\" AS g WHERE g.version_of IS NULL AND g.until = 'infinity'"
+                ) == 1
+            )
             #expect(try await world.end("invoice", "2026-7", at: "now() + interval '1 hour'"))
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber", "the hour is not over")
@@ -188,7 +196,7 @@ import UserRequests
         "SELECT NULL::text, 'invoice', now()", "SELECT 'ann', NULL, now()",
         "SELECT 'ann', 'invoice', NULL::timestamptz",
         "SELECT 'ann', 'Invoice', 'infinity'::timestamptz", "SELECT 'ann', (1 / 0)::text, now()",
-        "SELECT 'ann', 'invoice', now() FROM pg_sleep(3)",
+        "SELECT 'ann', 'invoice', now() FROM pg_sleep(3)", "SELECT 'ANN', 'invoice', 'infinity'::timestamptz",
     ])
     func `A host without an answer leaves every subscriber one, and an alarm names the function`(_ answer: String)
         async throws

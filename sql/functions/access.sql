@@ -43,6 +43,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'entitlement: in no row of product',
             HINT = 'Add it to the table product, or pass null for access without a name.';
     END IF;
+    -- What ends after the years that the product reckons with is for good.
+    IF ends_at >= '2200-01-01' THEN
+        ends_at := 'infinity';
+    END IF;
     LOOP
         INSERT INTO "grant" AS g (user_key, until, reason, source, external_id, entitlement)
         VALUES (key, ends_at, why, payer, their_id, named)

@@ -141,6 +141,9 @@ package final class Applier: Service {
             return postponed(report, among: items, at: clock.now)
         } catch let error where spoilsBatch(error) || (isTimeout(error) && items.count > 1) {
             return await isolate(items, error, at: clock)
+        } catch is OtherAccess.Unknown where items.count > 1 {
+            // What the host can't say of one user is no reason for others to wait.
+            return await halve(items, at: clock)
         } catch {
             logger.warning("a batch could not be written; trying again", metadata: errorMetadata(error))
             try? await Task.sleep(for: .milliseconds(300))

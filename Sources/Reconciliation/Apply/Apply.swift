@@ -197,23 +197,28 @@ package struct Apply: Sendable {
         let ids = batch.compactMap(\.job.userID).sortedExactly
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
-        let (switches, users, _, facts, recorded, sandboxes, locked, named, ledger) = try await connection.send(
+        // Grants are read behind the job's lock: who gives access requests a reconcile in the same transaction, so an open one
+        // makes the job busy.
+        let (switches, users, _, facts, locked, recorded, sandboxes, named, ledger) = try await connection.send(
             LedgerReads.switches(epoch: epoch),
             LedgerReads.lockUsers(ids),
             PostgresRequest(SessionSettings.plansByKey),
             LedgerReads.facts(keys),
+            JobEnds.lock(keys, epoch: epoch),
             LedgerReads.grants(keys),
             LedgerReads.sandboxes(ids),
-            JobEnds.lock(keys, epoch: epoch),
             LedgerReads.named(by: identifiers(in: batch)),
             LedgerReads.ledger(keys)
         )
         var grants = recorded
         if switches.asksHost, switches.isAlive {
-            let asked = batch.compactMap { item in
-                item.job.userID.flatMap { users[ExactText($0)] }.map { ($0.id, item.job.userKey) }
+            var asked: [ExactText: Int64] = [:]
+            for item in batch where facts[item.job.userKey] != nil {
+                if let user = item.job.userID.flatMap({ users[ExactText($0)] }) {
+                    asked[ExactText(user.id)] = item.job.userKey
+                }
             }
-            try await OtherAccess.note(Dictionary(asked) { first, _ in first }, on: connection)
+            try await OtherAccess.note(asked, on: connection)
             grants = try await connection.send(LedgerReads.grants(keys))
         }
         var scene = Scene(switches: switches, users: users, facts: facts, locked: locked, named: named, ledger: ledger)

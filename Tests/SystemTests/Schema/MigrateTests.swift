@@ -227,7 +227,7 @@ struct MigrateTests {
         try await Site.with { site in
             try await site.pool.query("GRANT SELECT ON entitlement_sync.purchase TO entitlement_sync_client")
             try site.change("grants.sql") {
-                $0 = $0.replacingOccurrences(of: "decision_log inbox_log job_status", with: "inbox_log job_status")
+                $0 = $0.replacingOccurrences(of: "decision_log entitlement_status", with: "entitlement_status")
             }
             #expect(try await site.migrate() == ["privileges grants: changed", "release 2: new"])
             let held = try await site.pool.query(
