@@ -28,7 +28,8 @@ package struct Controls: Sendable {
         package var id: Int64
         package var userID: String
         package var until: String
-        package var source: String
+        /// Another payer; `nil`: our own people.
+        package var source: String?
         package var externalID: String?
         package var entitlement: String?
         package var reason: String
@@ -86,7 +87,7 @@ package struct Controls: Sendable {
             """
             SELECT g.id, coalesce(u.user_id, ''), CASE WHEN isfinite(g.until) THEN to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
                         ELSE g.until::text END,
-                   g.source, g.external_id, g.entitlement, g.reason, g.granted_by, g.revoked_at IS NULL AND g.until > now()
+                   nullif(g.source, 'grant'), g.external_id, g.entitlement, g.reason, g.granted_by, g.revoked_at IS NULL AND g.until > now()
               FROM entitlement_sync."grant" AS g
               JOIN entitlement_sync.user_sync AS u ON u.user_key = g.user_key
              WHERE g.version_of IS NULL

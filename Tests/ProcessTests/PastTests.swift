@@ -15,7 +15,7 @@ struct PastTests {
     private static let users = """
         INSERT INTO users (id, type) VALUES ('payer', 'free'), ('plus', 'free'), ('lapsed', 'subscriber'), ('other', 'free');
         INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
-        VALUES ('revenuecat', 'plus', 'plus', true);
+        VALUES ('revenuecat', 'plus', 'premium', true);
         """
 
     @Test func `explain --at says how the user stood, and replay who would differ by today's products`() async throws {

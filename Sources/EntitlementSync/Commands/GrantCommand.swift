@@ -52,7 +52,8 @@ struct GrantCommand: AsyncParsableCommand {
     struct List: DatabaseCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists the grants with their ids.",
-            json: "one array of {id, user_id, until, active, source, external_id, entitlement, reason, granted_by}",
+            json: "one array of {id, user_id, until, active, reason, granted_by}; of another payer's also source,"
+                + " external_id, entitlement",
             examples: ["grant list", "grant list --output json"]
         )
 
