@@ -171,7 +171,9 @@ SELECT u.user_id, e.id AS entitlement, e.store, e.source, e.product_id,
   FROM user_sync AS u
  CROSS JOIN LATERAL json_to_recordset(u.entitlements)
          AS e(id text, store text, source text, product_id text, environment text, ends_at timestamptz, will_renew boolean, at_risk boolean)
- WHERE u.user_id IS NOT NULL AND u.entitlements IS NOT NULL;
+ WHERE u.user_id IS NOT NULL AND u.entitlements IS NOT NULL
+   -- A purchase may give access beyond its period, by its store's word; a grant gives none once it is over, before the check that follows.
+   AND (e.store IS NOT NULL OR e.ends_at IS NULL OR e.ends_at > now());
 COMMENT ON VIEW entitlement_status IS 'A row for each thing that gives a user access now.';
 COMMENT ON COLUMN entitlement_status.entitlement IS 'the name in product; null: access without a name';
 COMMENT ON COLUMN entitlement_status.store IS 'where it was bought; null: a grant';

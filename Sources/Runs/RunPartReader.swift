@@ -154,7 +154,7 @@ package struct RunPartReader: Service {
     private func performDryRun(_ batch: [ReadJob], epoch: Int32) async throws -> Apply.BatchDryRun {
         do {
             return try await apply.performDryRun(batch, epoch: epoch)
-        } catch let error where spoilsBatch(error) || isTimeout(error) {
+        } catch let error where spoilsBatch(error) || isTimeout(error) || lacksWordOfHost(error) {
             guard batch.count > 1 else {
                 logger.error("a user's data is refused by the database in a dry run", metadata: errorMetadata(error))
                 let refused = Apply.BatchDryRun.Answer(DryRunResult(error: ReadFailure.Code.refused.rawValue))

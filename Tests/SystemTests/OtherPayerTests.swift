@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -132,6 +133,19 @@ import UserRequests
             #expect(try await world.end("invoice", "2026-7", at: "now() + interval '1 hour'"))
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber", "the hour is not over")
+            try await world.put("ann", "shop", "order-1", "3 seconds")
+            try await world.work()
+            // Its check comes later, and the record of the last decision has it until then.
+            try await eventually("what is over is still said to give access") {
+                try await world.number(
+                    "SELECT count(*) FROM entitlement_sync.entitlement_status AS s WHERE s.source = 'shop'"
+                ) == 0
+            }
+            #expect(
+                try await world.number(
+                    "SELECT count(*) FROM entitlement_sync.user_sync AS u WHERE u.entitlements::text LIKE '%shop%'"
+                ) == 1
+            )
         }
     }
 
@@ -216,6 +230,20 @@ import UserRequests
             try await world.answerAbout("SELECT 'ann', 'invoice', now() + interval '1 day'")
             try await world.work()
             #expect(try await world.status(job).outcome == "unchanged")
+        }
+    }
+
+    @Test func `What a host can't say of one user holds up no other`() async throws {
+        try await World.with(customers: ["{id: ann, state: expired}", "{id: ben, state: expired}"]) { world in
+            for user in ["ann", "ben"] { try await world.add(user, .subscriber) }
+            try await world.answerAbout(
+                "SELECT w.id, 'invoice', CASE WHEN w.id = 'ben' THEN now() + interval '1 day' END FROM unnest(ids) AS w(id)"
+            )
+            let (ann, ben) = (try await world.reconcile("ann"), try await world.reconcile("ben"))
+            await #expect(throws: WorkerTookTooLong.self) { try await world.work(within: .seconds(5)) }
+            #expect(try await world.status(ben).outcome == "unchanged")
+            #expect(try await world.status(ann).outcome == nil)
+            #expect(try await world.type(of: "ann") == "subscriber")
         }
     }
 }

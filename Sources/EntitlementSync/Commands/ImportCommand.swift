@@ -50,7 +50,7 @@ struct ImportCommand: AsyncParsableCommand {
 
         func answer(_ file: ImportFile, _ database: Database) async throws -> Answer {
             let imports = ImportRecords(pool: database.pool)
-            let output = try result.map { try ResultFile(path: $0) }
+            let output = try result.map { try PrivateFile(path: $0, option: "--result") }
             let token = dryRun ? nil : try session.token()?.digest
             let (id, isNew) = try await imports.ask(file, isDry: dryRun, session: token, by: Asker.name)
             if !isNew { Output.note("import \(id) was begun with this file; going on with it") }
@@ -100,7 +100,7 @@ struct ImportCommand: AsyncParsableCommand {
             let imports = ImportRecords(pool: database.pool)
             _ = try await imports.known(id)
             return try await ImportFollowing(imports: imports)
-                .answer(id, within: .zero, result: result.map { try ResultFile(path: $0) })
+                .answer(id, within: .zero, result: result.map { try PrivateFile(path: $0, option: "--result") })
         }
     }
 
@@ -128,25 +128,19 @@ struct ImportCommand: AsyncParsableCommand {
             guard (0...604_800).contains(wait) else { throw ValidationError("--wait: give seconds from 0 to 604800") }
         }
 
-        func prepare() throws {
-            guard hash.wholeMatch(of: /[0-9a-f]{12,64}/) != nil else {
-                throw CommandFailure(
-                    .data,
-                    "--hash: give what entitlement-sync import show prints, at least its first 12 hexadecimal digits"
-                )
-            }
+        func prepare() throws -> ReviewedHash {
+            try ReviewedHash(hash, printedBy: "entitlement-sync import show")
         }
 
-        func answer(_: Void, _ database: Database) async throws -> Answer {
+        func answer(_ reviewed: ReviewedHash, _ database: Database) async throws -> Answer {
             let imports = ImportRecords(pool: database.pool)
             let known = try await imports.known(id)
-            let output = try result.map { try ResultFile(path: $0) }
+            let output = try result.map { try PrivateFile(path: $0, option: "--result") }
             let planned = known.results[.planned] ?? 0
             try await confirmation.confirm("\(planned) purchases of import \(id) get their owners.")
-            // The whole hash is compared where the import is released.
-            let whole = known.hash.flatMap { $0.hasPrefix(hash) ? $0 : nil } ?? hash
             let token = try session.token()?.digest
-            guard try await imports.release(id, hash: whole, session: token, by: Asker.name) else {
+            guard try await imports.release(id, hash: reviewed.whole(of: known.hash), session: token, by: Asker.name)
+            else {
                 throw CommandFailure(
                     .data,
                     "ID: this import is \(known.isDry ? "a dry run" : known.state.rawValue), and only one that is ready is released"

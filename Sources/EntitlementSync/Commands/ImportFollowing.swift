@@ -1,7 +1,6 @@
 import Composition
 import Entitlements
 import Foundation
-import Glibc
 import Reports
 import Runs
 
@@ -10,7 +9,7 @@ struct ImportFollowing {
     let imports: ImportRecords
 
     /// `result`: a file for the lines; it is made before anything is asked, so that a wait of days does not end in vain.
-    func answer(_ id: Int64, within limit: Duration, result file: ResultFile?) async throws -> Answer {
+    func answer(_ id: Int64, within limit: Duration, result file: PrivateFile?) async throws -> Answer {
         let record = try await follow(id, within: limit)
         if let file {
             try file.write(CSV.row(["line", "user_id", "store", "kind", "result", "gives_access", "reason"]))
@@ -37,32 +36,6 @@ struct ImportFollowing {
             )
             try await Task.sleep(for: min(pause, max(deadline - .now, .zero)))
             pause = min(pause * 2, .seconds(2))
-        }
-    }
-}
-
-/// A file that holds users' ids: no other account reads it, and nothing is overwritten.
-struct ResultFile {
-    private let handle: FileHandle
-
-    init(path: String) throws {
-        let file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
-        guard file >= 0 else {
-            throw CommandFailure(.data, "--result: the file can't be made; name one that does not exist")
-        }
-        handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
-        let attributes = try? FileManager.default.attributesOfItem(atPath: path)
-        // An earlier try that failed may have left the file empty.
-        guard attributes?[.type] as? FileAttributeType == .typeRegular, attributes?[.size] as? Int == 0,
-            fchmod(file, 0o600) == 0
-        else {
-            throw CommandFailure(.data, "--result: the file is not empty; name one that does not exist")
-        }
-    }
-
-    func write(_ text: String) throws {
-        do { try handle.write(contentsOf: Data(text.utf8)) } catch {
-            throw CommandFailure(.data, "--result: the file can't be written")
         }
     }
 }

@@ -90,15 +90,7 @@ struct RunsCommand: AsyncParsableCommand {
                         Output.line(try report.json())
                         return .done
                     }
-                    // It holds users' ids: no other account reads it, and nothing is overwritten.
-                    let file = open(html, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-                    guard file >= 0 else {
-                        throw CommandFailure(.data, "--html: the file can't be made; name one that does not exist")
-                    }
-                    let handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
-                    do { try handle.write(contentsOf: Data(report.html(showsUsers: !masked).utf8)) } catch {
-                        throw CommandFailure(.data, "--html: the file can't be written")
-                    }
+                    try PrivateFile(path: html, option: "--html").write(report.html(showsUsers: !masked))
                     return .done
                 }
             }
@@ -138,23 +130,16 @@ struct RunsCommand: AsyncParsableCommand {
         @OptionGroup var confirmation: Confirmation
         @OptionGroup var options: OutputOptions
 
-        func prepare() throws {
-            guard hash.wholeMatch(of: /[0-9a-f]{12,64}/) != nil else {
-                throw CommandFailure(
-                    .data,
-                    "--hash: give what entitlement-sync runs show prints, at least its first 12 hexadecimal digits"
-                )
-            }
+        func prepare() throws -> ReviewedHash {
+            try ReviewedHash(hash, printedBy: "entitlement-sync runs show")
         }
 
-        func answer(_: Void, _ database: Database) async throws -> Answer {
+        func answer(_ reviewed: ReviewedHash, _ database: Database) async throws -> Answer {
             let runs = RunRecords(pool: database.pool)
             let known = try await runs.known(id)
             try await confirmation.confirm("The changes of run \(id) are written, whatever the limit on demotions.")
-            // The whole hash is compared where the run is released.
-            let whole = known.hash.flatMap { $0.hasPrefix(hash) ? $0 : nil } ?? hash
             do {
-                let run = try await runs.release(id, hash: whole, by: Asker.name)
+                let run = try await runs.release(id, hash: reviewed.whole(of: known.hash), by: Asker.name)
                 return Answer(
                     "run \(run) writes the changes; see entitlement-sync runs show \(run)",
                     json: ["run": run]

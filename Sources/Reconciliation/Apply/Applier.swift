@@ -141,8 +141,7 @@ package final class Applier: Service {
             return postponed(report, among: items, at: clock.now)
         } catch let error where spoilsBatch(error) || (isTimeout(error) && items.count > 1) {
             return await isolate(items, error, at: clock)
-        } catch is OtherAccess.Unknown where items.count > 1 {
-            // What the host can't say of one user is no reason for others to wait.
+        } catch let error where lacksWordOfHost(error) && items.count > 1 {
             return await halve(items, at: clock)
         } catch {
             logger.warning("a batch could not be written; trying again", metadata: errorMetadata(error))
@@ -279,6 +278,9 @@ package func spoilsBatch(_ error: any Error) -> Bool {
     default: return false
     }
 }
+
+/// Whether the host did not say of one of the users what access it gives itself: others need not wait for that.
+package func lacksWordOfHost(_ error: any Error) -> Bool { error is OtherAccess.Unknown }
 
 /// Whether the work took longer than one statement may: half of it takes half as long.
 package func isTimeout(_ error: any Error) -> Bool { (error as? PostgresError)?.code == .timeout }
