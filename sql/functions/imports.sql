@@ -52,7 +52,13 @@ RETURNS TABLE (import_id bigint, number integer, turn integer, attempt integer, 
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
-    going record;
+    going  record;
+    at     timestamptz := clock_timestamp();
+    -- Their lines are left to the workers that ask these stores.
+    theirs text[] := ARRAY(SELECT s.name FROM worker AS w CROSS JOIN LATERAL unnest(w.stores) AS s(name)
+                            WHERE w.epoch <> mine AND w.expires_at > at
+                           EXCEPT
+                           SELECT s.name FROM worker AS w CROSS JOIN LATERAL unnest(w.stores) AS s(name) WHERE w.epoch = mine);
 BEGIN
     UPDATE import_line AS l SET epoch = NULL, due = '-infinity'
      WHERE l.epoch IS NOT NULL AND l.epoch <> mine
@@ -62,7 +68,7 @@ BEGIN
             RETURN QUERY
             WITH free AS MATERIALIZED (
                 SELECT x.import_id, x.number FROM import_line AS x
-                 WHERE x.import_id = going.id AND x.result IS NULL AND x.due <= clock_timestamp()
+                 WHERE x.import_id = going.id AND x.result IS NULL AND x.due <= at AND coalesce(x.store, '') <> ALL (theirs)
                  ORDER BY x.due, x.number LIMIT most FOR UPDATE SKIP LOCKED
             )
             UPDATE import_line AS l SET epoch = mine, due = clock_timestamp() + interval '10 minutes', turn = l.turn + 1
@@ -72,7 +78,7 @@ BEGIN
             RETURN QUERY
             WITH free AS MATERIALIZED (
                 SELECT x.import_id, x.number FROM import_line AS x
-                 WHERE x.import_id = going.id AND x.result = 'planned' AND x.due <= clock_timestamp()
+                 WHERE x.import_id = going.id AND x.result = 'planned' AND x.due <= at AND coalesce(x.store, '') <> ALL (theirs)
                  ORDER BY x.due, x.number LIMIT most FOR UPDATE SKIP LOCKED
             )
             UPDATE import_line AS l SET epoch = mine, due = clock_timestamp() + interval '10 minutes', turn = l.turn + 1

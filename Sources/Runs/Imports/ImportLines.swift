@@ -193,18 +193,6 @@ package struct ImportLines: Sendable {
         try await pool.withTransaction { try await Self.hold(lines, epoch: epoch, on: $0) }.contains(true)
     }
 
-    /// Stores that other live workers ask.
-    package func storesOfOthers(than epoch: Int32) async throws -> Set<String> {
-        Set(
-            try await pool.query(
-                """
-                SELECT DISTINCT s.name FROM entitlement_sync.worker AS w CROSS JOIN LATERAL unnest(w.stores) AS s(name)
-                 WHERE w.epoch <> \(epoch) AND w.expires_at > clock_timestamp()
-                """
-            ).map { try $0.decode(String.self, at: 0) }
-        )
-    }
-
     /// Records what lines get, on a connection of the caller's transaction; lines that are not this worker's any more stay.
     package static func keep(_ kept: [Kept], epoch: Int32, on connection: PostgresConnection) async throws {
         guard !kept.isEmpty else { return }

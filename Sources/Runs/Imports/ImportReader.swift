@@ -97,13 +97,12 @@ package struct ImportReader: Service {
 
     private func finish(_ taken: [ImportLines.Taken], epoch: Int32) async throws -> Bool {
         let answers = try await answers(to: taken)
-        let others = try await lines.storesOfOthers(than: epoch)
         var kept: [ImportLines.Kept] = []
         var found: [Found] = []
         for (line, answer) in zip(taken, answers) {
             switch answer {
             case .ended(let result, let detail): kept.append(ImportLines.Kept(line, result, detail: detail))
-            case .failed(let failure): kept.append(self.kept(line, after: failure, others: others))
+            case .failed(let failure): kept.append(self.kept(line, after: failure))
             case .held: kept.append(postponed(line))
             case .read(let job): found.append(Found(line: line, job: job))
             }
@@ -209,21 +208,11 @@ package struct ImportReader: Service {
         }
     }
 
-    /// What a line gets whose store gave no answer; `others`: the stores that other workers ask.
-    private func kept(
-        _ line: ImportLines.Taken,
-        after failure: ReadFailure,
-        others: Set<String>
-    ) -> ImportLines.Kept {
+    /// What a line gets whose store gave no answer.
+    private func kept(_ line: ImportLines.Taken, after failure: ReadFailure) -> ImportLines.Kept {
         let code = failure.code.rawValue
-        if failure.code == .storeOff {
-            guard let store = failure.store?.rawValue, others.contains(store) else {
-                return ImportLines.Kept(line, .storeOff)
-            }
-            var kept = ImportLines.Kept(line, nil, detail: code)
-            kept.wait = .seconds(5)
-            return kept
-        }
+        // Lines of stores that another worker asks were left to that one.
+        guard failure.code != .storeOff else { return ImportLines.Kept(line, .storeOff) }
         // No age ends a line: it may wait for days behind a million others.
         let next = retry.next(
             after: failure,
