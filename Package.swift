@@ -131,8 +131,8 @@ let package = Package(
         target(
             "Outbox",
             [
-                "Entitlements", "Postgres", "Queue", "TextFormats", "Transport", crypto, httpTypes, lifecycle, logging,
-                metrics,
+                "Entitlements", "Postgres", "Queue", "StoreClients", "TextFormats", "Transport", crypto, httpTypes,
+                lifecycle, logging, metrics,
             ]
         ),
         target(

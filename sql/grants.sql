@@ -23,7 +23,7 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'schema', 'USAGE',
          'entitlement_sync'),
         ('worker', 'table', 'DELETE INSERT SELECT UPDATE',
-         'acknowledgement alarm asset_run brake brake_minute control decision_log dry_run grant idempotency inbox inbox_body
+         'acknowledgement alarm asset_run brake brake_minute control decision_log dry_run firebase_claims grant idempotency inbox inbox_body
          inbox_log invariant_check job_history job_request job_status outbox purchase purchase_identifier queue rate_budget
          request_count schedule shown_proof store_health ticket_status user_sync worker'),
         ('worker', 'table', 'INSERT',
@@ -51,9 +51,9 @@ SELECT apply_privileges(ARRAY(
          ticket_event_id_seq ticket_number user_sync_user_key_seq worker_epoch'),
         ('worker', 'function', 'EXECUTE',
          'accept_events account_lines add_accounts add_import_lines allow_transfer app_restores apply_ticket_deadlines
-         approve_import approve_run ask_accounts ask_backfill ask_dry_run ask_import ask_run begin_account_walk cancel_import
+         approve_import approve_run ask_accounts ask_backfill ask_dry_run ask_import ask_run begin_account_walk begin_claims cancel_import
          cancel_run charged_back checked_proofs close_parts compact_queue consent_to_transfer count_run days_to_partition
-         drain_inbox end_account_walk enqueue enqueue_free enqueue_reconciles entitlement_answer entitlement_names
+         drain_inbox due_claims end_account_walk enqueue enqueue_free enqueue_reconciles entitlement_answer entitlement_names
          entitlement_words erase_user estimated_wait expire_questions feed_run first_id_at first_id_of
          forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
          has_owner_consent hold_import_lines host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
@@ -105,7 +105,7 @@ SELECT apply_privileges(ARRAY(
          'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at chargeback.lifted_by chargeback.lifted_for
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at confirmation confirmed_decision control decision decision_log
-         dead_job desk_clock desk_lane desk_question desk_setting dry_run entitlement_status evidence_request grant import
+         dead_job desk_clock desk_lane desk_question desk_setting dry_run entitlement_status evidence_request firebase_claims grant import
          import_line.attempt import_line.detail import_line.due import_line.gives_access import_line.import_id import_line.kind
          import_line.number import_line.result import_line.store import_line.user_key inbox.attempt inbox.due inbox.event_id
          inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source

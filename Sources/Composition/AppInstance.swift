@@ -9,6 +9,7 @@ import Queue
 import RateLimits
 import Reconciliation
 import ServiceLifecycle
+import StoreClients
 import SupportConsole
 import Transport
 import WebAPI
@@ -62,6 +63,7 @@ struct AppInstance {
         }
         try await cleaningUp({ for pool in pools { await pool.close() } }) {
             let sender = stores == nil ? nil : try sender(runtime.config, transport)
+            let accounts = stores == nil ? nil : try FirebaseAccounts(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
             await SetupChecks(runtime: runtime)
                 .announce(roles.map(\.rawValue).sorted(), decides: stores != nil, pool: pool)
@@ -73,6 +75,7 @@ struct AppInstance {
                     pool: pool,
                     transport: transport,
                     sender: sender,
+                    accounts: accounts,
                     watch: statusHub,
                     untilIdle: process.untilIdle,
                     scope: scope,
@@ -165,6 +168,24 @@ struct AppInstance {
                 http: HTTPClient(transport: transport, target: "outbox")
             )
         }
+    }
+}
+
+extension FirebaseAccounts {
+    /// The accounts whose custom claims are kept, where that is configured.
+    ///
+    /// - Throws: `ConfigurationFaults`.
+    init?(_ config: Config, _ transport: HTTPTransport) throws {
+        guard let settings = config.firebaseClaims else { return nil }
+        let configuration = try configured { () throws(SettingFaults<FirebaseConfiguration.Fault>) in
+            try FirebaseConfiguration(
+                serviceAccount: settings.serviceAccount.reveal(),
+                projectID: settings.projectID,
+                baseURL: settings.baseURL ?? "https://identitytoolkit.googleapis.com",
+                oauthBaseURL: settings.oauthBaseURL
+            )
+        }
+        self.init(configuration: configuration, http: HTTPClient(transport: transport, target: "firebase"))
     }
 }
 

@@ -2,6 +2,7 @@ import Configuring
 package import Diagnostics
 import Entitlements
 import SignedTokens
+import StoreClients
 import StoreEvents
 import SupportConsole
 import Transport
@@ -22,7 +23,10 @@ package enum EndpointChecks {
         if !config.appStore.apps.isEmpty { open.append("the App Store's notifications") }
         if !api.webhooks.push.isEmpty { open.append("Google Play's notifications") }
         checks.append(.passed("endpoints", open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", ")))
-        guard api.takesAppTokens || !api.webhooks.push.isEmpty || config.console.provider != nil else { return checks }
+        guard
+            api.takesAppTokens || !api.webhooks.push.isEmpty || config.console.provider != nil
+                || config.firebaseClaims != nil
+        else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
         if let firebase = api.firebase, let tokens = try? FirebaseTokens(firebase, runtime, transport) {
             checks += await probe("firebase", .firebaseKeysURL, tokens.probeKeys)
@@ -41,8 +45,33 @@ package enum EndpointChecks {
         if let provider = try? ProviderSignIn(runtime, transport)?.provider {
             checks += await probe("identity_provider", .oidcIssuer, of: "the identity provider", provider.probe)
         }
+        checks += await claims(config, transport)
         await transport.shutdown()
         return checks
+    }
+
+    /// Whether Firebase lets us read custom claims; asks for an account that may be there or not.
+    private static func claims(_ config: Config, _ transport: HTTPTransport) async -> [Check] {
+        let accounts: FirebaseAccounts
+        do {
+            guard let made = try FirebaseAccounts(config, transport) else { return [] }
+            accounts = made
+        } catch { return [.failed("firebase_access", "can't be asked: \(CommandFailure(error).message)")] }
+        do throws(ReadFailure) {
+            _ = try await accounts.claims(of: "entitlement-sync-doctor")
+            return [.passed("firebase_access", "the custom claims of \(accounts.projectID) can be read")]
+        } catch {
+            return [
+                Check(
+                    name: "firebase_access",
+                    ok: false,
+                    detail: "the custom claims of \(accounts.projectID) can't be read: \(error.code.rawValue)",
+                    fix: error.code == .unauthorized
+                        ? "Give the service account of FIREBASE_SERVICE_ACCOUNT the role Firebase Authentication Admin in this project."
+                        : "Let this machine reach the address in FIREBASE_BASE_URL, or where it is not set Google's own."
+                )
+            ]
+        }
     }
 
     private static func probe(

@@ -200,6 +200,17 @@ extension GooglePlayConfiguration.Fault: SettingFault {
     }
 }
 
+extension FirebaseConfiguration.Fault: SettingFault {
+    package var variable: Variable {
+        switch self {
+        case .serviceAccount, .privateKey, .tokenURI: .firebaseServiceAccount
+        case .projectID: .firebaseProjectID
+        case .baseURL, .insecureBaseURL: .firebaseBaseURL
+        case .oauthBaseURL, .insecureOAuthBaseURL: .googleOAuthBaseURL
+        }
+    }
+}
+
 extension OnsideConfiguration.Fault: SettingFault {
     package var variable: Variable {
         switch self {

@@ -10,6 +10,7 @@ import RateLimits
 package import Reconciliation
 package import Runs
 package import ServiceLifecycle
+package import StoreClients
 import Telemetry
 package import Transport
 package import WebAPI
@@ -27,6 +28,7 @@ package struct WorkerComposition {
         pool: PostgresPool,
         transport: HTTPTransport,
         sender: WebhookSender?,
+        accounts: FirebaseAccounts?,
         watch: StatusHub?,
         untilIdle: Bool,
         scope: ServiceScope = ServiceScope(),
@@ -43,6 +45,18 @@ package struct WorkerComposition {
             salesSignal: signals.sales,
             logger: runtime.logger
         ).workerStores(publishes: sender != nil)
+        // What only observes changes nothing that gives access.
+        let claims =
+            config.decision.mode == .observe
+            ? nil
+            : accounts.map { accounts in
+                ClaimsWriter(
+                    lead: ScheduleComposition(runtime, pool: pool).leadership(of: .claims, lasting: .seconds(60)),
+                    queue: ClaimsQueue(pool: pool),
+                    accounts: accounts,
+                    logger: runtime.logger
+                )
+            }
         var work = Worker.Settings(
             concurrency: config.worker.concurrency,
             batch: config.worker.batch,
@@ -64,6 +78,7 @@ package struct WorkerComposition {
             )
         )
         work.untilIdle = untilIdle
+        work.apply.keepsClaims = claims != nil
         work.retention = config.retention
         work.backgroundCheck = config.decision.backgroundCheck
         worker = Worker(
@@ -73,6 +88,7 @@ package struct WorkerComposition {
             signals: signals,
             planner: ScheduleComposition(runtime, pool: pool).planner { dequeue.raise() },
             sender: sender,
+            claims: claims,
             audience: watch,
             scope: scope,
             share: share,
@@ -128,12 +144,13 @@ package struct ScheduleComposition {
         return plans ? [scheduler, planner()] : [scheduler]
     }
 
-    private func leadership(of duty: Leadership.Duty) -> Leadership {
+    /// `lasting`: for how long, where a step may take longer than others do.
+    func leadership(of duty: Leadership.Duty, lasting: Duration? = nil) -> Leadership {
         Leadership(
             pool: pool,
             duty: duty,
             holder: "\(ProcessInfo.processInfo.hostName) \(ProcessInfo.processInfo.processIdentifier)",
-            duration: config.worker.lease
+            duration: max(config.worker.lease, lasting ?? .zero)
         )
     }
 }

@@ -11,6 +11,7 @@ extension Config {
     package static func load(environment: [String: String]) throws(ConfigurationFaults) -> Config {
         var reader = VariableReader(environment: environment)
         let apps = reader.storeApps()
+        let api = reader.api(webhooks: apps.webhooks)
         let config = Config(
             database: reader.database(),
             decision: reader.decision(),
@@ -33,10 +34,11 @@ extension Config {
             accounts: reader.accounts(),
             desk: reader.desk(),
             http: reader.listenAddress(host: .httpHost, port: .httpPort, default: 8080),
-            api: reader.api(webhooks: apps.webhooks),
+            api: api,
             admin: reader.admin(),
             console: reader.console(),
             outbox: reader.outbox(),
+            firebaseClaims: reader.firebaseClaims(projectID: api.firebase?.projectID),
             retention: Retention(
                 eventDays: reader.number(.eventRetentionDays, default: 30, in: 1...3650, unit: "days"),
                 // Idempotency keys lead to a job for seven days.

@@ -32,6 +32,8 @@ package struct Config: Sendable {
     package var console: ConsoleConfig
     /// Where webhooks go; `nil`: none are sent.
     package var outbox: Outbox?
+    /// Whose custom claims at Firebase say what access they have; `nil`: no one's.
+    package var firebaseClaims: FirebaseClaimsSettings?
     package var retention: Retention
     /// Where people find support: an https or `mailto:` address.
     package var supportContactURL: String?

@@ -55,6 +55,17 @@ package struct GooglePlaySettings: Sendable {
     package var requestsPerMinute: Int
 }
 
+/// How users' custom claims at Firebase are reached.
+package struct FirebaseClaimsSettings: Sendable {
+    /// The key file's JSON text.
+    package var serviceAccount: Secret
+    /// `nil`: the project that the key file names.
+    package var projectID: String?
+    /// `nil`: Google's own.
+    package var baseURL: String?
+    package var oauthBaseURL: String?
+}
+
 /// How Onside's merchant API is reached and how fast.
 package struct OnsideSettings: Sendable {
     package var merchantID: String

@@ -76,6 +76,8 @@ package enum Variable: String, CaseIterable, Sendable {
     case onsideBaseURL = "ONSIDE_BASE_URL"
     case firebaseProjectID = "FIREBASE_PROJECT_ID"
     case firebaseKeysURL = "FIREBASE_KEYS_URL"
+    case firebaseServiceAccount = "FIREBASE_SERVICE_ACCOUNT"
+    case firebaseBaseURL = "FIREBASE_BASE_URL"
     case appTokenIssuer = "APP_TOKEN_ISSUER"
     case appTokenAudience = "APP_TOKEN_AUDIENCE"
     case appTokenKeysURL = "APP_TOKEN_KEYS_URL"
@@ -113,7 +115,7 @@ package enum Variable: String, CaseIterable, Sendable {
     /// Whether the value has lines, as keys in files do.
     package var hasLines: Bool {
         switch self {
-        case .appStorePrivateKey, .googlePlayServiceAccount, .messages, .storeApps: true
+        case .appStorePrivateKey, .googlePlayServiceAccount, .firebaseServiceAccount, .messages, .storeApps: true
         default: false
         }
     }
@@ -125,7 +127,7 @@ package enum Variable: String, CaseIterable, Sendable {
         switch self {
         case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .reportDatabaseURL, .storeApps, .revenueCatAPIKey,
             .accountIDKeys, .appStorePrivateKey,
-            .googlePlayServiceAccount, .onsideMerchantSecret, .revenueCatWebhookAuthorization,
+            .googlePlayServiceAccount, .firebaseServiceAccount, .onsideMerchantSecret, .revenueCatWebhookAuthorization,
             .revenueCatWebhookSecret, .outboxSecret, .revenueCatTransferAPIKey, .oidcClientSecret:
             true
         default: false

@@ -96,11 +96,7 @@ extension VariableReader {
     }
 
     mutating func googlePlay() -> GooglePlaySettings? {
-        let account = parsed(
-            .googlePlayServiceAccount,
-            fix: "Set the service account's key file, best as the path in GOOGLE_PLAY_SERVICE_ACCOUNT_FILE",
-            else: "is no service account's JSON"
-        ) { $0.first == "{" && $0.contains("private_key") ? Secret($0) : nil }
+        let account = serviceAccount(.googlePlayServiceAccount)
         let package = bundleID(.googlePlayPackageName)
         let acknowledges = choice(.googlePlayAcknowledge, default: Switch.true) == .true
         let requestsPerMinute = rate(.googlePlayRequestsPerMinute, default: 2400)
@@ -122,6 +118,27 @@ extension VariableReader {
             oauthBaseURL: oauthBaseURL,
             acknowledges: acknowledges,
             requestsPerMinute: requestsPerMinute
+        )
+    }
+
+    private mutating func serviceAccount(_ variable: Variable) -> Secret? {
+        parsed(
+            variable,
+            fix: "Set the service account's key file, best as the path in \(variable.fileVariable)",
+            else: "is no service account's JSON"
+        ) { $0.first == "{" && $0.contains("private_key") ? Secret($0) : nil }
+    }
+
+    /// `nil`: custom claims are not kept.
+    mutating func firebaseClaims(projectID: String?) -> FirebaseClaimsSettings? {
+        let baseURL = address(.firebaseBaseURL)
+        guard let account = serviceAccount(.firebaseServiceAccount) else { return nil }
+        return FirebaseClaimsSettings(
+            serviceAccount: account,
+            projectID: projectID,
+            baseURL: baseURL,
+            // What is wrong with it has been said with Google Play's settings.
+            oauthBaseURL: isSound(.googleOAuthBaseURL) ? address(.googleOAuthBaseURL) : nil
         )
     }
 

@@ -23,7 +23,7 @@ extension Variable {
             .appStorePrivateKey, .appStoreBundleID, .appStoreAppID, .googlePlayServiceAccount,
             .googlePlayPackageName, .pubSubAudience, .pubSubServiceAccount, .onsideMerchantID,
             .onsideMerchantSecret, .onsideMerchantSecretEncoding, .onsideSecretKeyID, .onsideBundleID,
-            .firebaseProjectID, .appTokenIssuer, .appTokenAudience, .outboxURL, .outboxSecret:
+            .firebaseProjectID, .firebaseServiceAccount, .appTokenIssuer, .appTokenAudience, .outboxURL, .outboxSecret:
             .app
         case .mode, .sandbox, .revenueCatBaseURL, .revenueCatRequestsPerMinute, .restoreReservePercent,
             .supportReservePercent, .jobMaxAttempts, .jobBackoffBaseMs, .jobBackoffCapMs, .jobMaxAgeSeconds,
@@ -32,7 +32,8 @@ extension Variable {
             .supportContactURL, .appStoreRequestsPerMinute, .appStoreBaseURL, .appStoreSandboxBaseURL,
             .appStoreRootCertificates, .receiptRootCertificates, .googlePlayRequestsPerMinute, .googlePlayBaseURL,
             .googleOAuthBaseURL, .googlePlayAcknowledge, .googleKeysURL, .onsideRequestsPerMinute, .onsideBaseURL,
-            .firebaseKeysURL, .appTokenKeysURL, .appTokenUserClaim, .httpDatabaseWait, .httpAllowedOrigins, .messages,
+            .firebaseKeysURL, .firebaseBaseURL, .appTokenKeysURL, .appTokenUserClaim, .httpDatabaseWait,
+            .httpAllowedOrigins, .messages,
             .eventRetentionDays, .historyRetentionDays, .requestsPerMinutePerAddress, .requestsPerMinutePerUser,
             .transferApprovals, .transferApprovalsRisky, .transferApprovalsOwnerErased, .transferOwnerHours,
             .transferCoolingDays, .transferEvidenceHours:

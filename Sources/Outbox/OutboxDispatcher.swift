@@ -5,6 +5,7 @@ import Postgres
 package import Queue
 import ServiceLifecycle
 import Synchronization
+import TextFormats
 
 /// Delivers the messages of the outbox as webhooks.
 package final class OutboxDispatcher: Service {
@@ -105,13 +106,8 @@ package final class OutboxDispatcher: Service {
     /// The message as it is sent: who, what and when, in a stable order.
     static func body(_ message: OutboxQueue.Message) -> String {
         let time = message.createdAt.date.formatted(.iso8601)
-        let user = message.userID.map(quoted) ?? "null"
+        let user = message.userID.map(JSONText.quoted) ?? "null"
         return #"{"id":"\#(message.id.uuidString.lowercased())","type":"\#(message.topic)","created_at":"\#(time)","#
             + #""user_id":\#(user),"data":\#(message.data)}"#
-    }
-
-    private static func quoted(_ text: String) -> String {
-        // A text alone: there is nothing that can't be written.
-        (try? JSONEncoder().encode(text)).map { String(decoding: $0, as: UTF8.self) } ?? "null"
     }
 }

@@ -11,6 +11,8 @@ package struct Leadership: Sendable {
         case scheduler
         /// Plans the stretches of runs, and takes them on to their ends.
         case planner
+        /// Keeps users' custom claims at Firebase.
+        case claims
     }
 
     private let pool: PostgresPool
@@ -41,6 +43,13 @@ package struct Leadership: Sendable {
     /// Gives the lead up for others to take at once.
     package func stepDown(_ fence: Int64) async throws(PostgresError) {
         try await pool.query("SELECT entitlement_sync.step_down(\(duty.rawValue), \(fence))")
+    }
+
+    /// A leader thrown this by its step leaves the lead to other processes for a while.
+    package struct Resignation: Error {
+        var rest: Duration
+
+        package init(rest: Duration) { self.rest = rest }
     }
 
     /// Repeats a step for as long as this process leads, and tries to lead for as long as it does not; until the task is
@@ -78,6 +87,12 @@ package struct Leadership: Sendable {
                 guard !Task.isCancelled else { break }
                 logger.warning(complaint, metadata: metadata.merging(["error.code": "\(code(of: error))"]) { $1 })
                 pause = .seconds(1)
+                if let resignation = error as? Resignation, let held = fence {
+                    try? await stepDown(held)
+                    fence = nil
+                    onChange(false)
+                    renewal = clock.now + resignation.rest
+                }
             }
             if pause < .seconds(1) {
                 ServiceScope.current?.stir()

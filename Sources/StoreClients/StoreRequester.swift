@@ -112,7 +112,7 @@ struct StoreRequester: Sendable {
         }
     }
 
-    private static let codes: [HTTPClientFailure.Code: ReadFailure.Code] = [
+    static let codes: [HTTPClientFailure.Code: ReadFailure.Code] = [
         .timeout: .timeout,
         .unavailable: .unavailable,
         .tooLarge: .malformed,

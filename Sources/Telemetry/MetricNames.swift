@@ -65,6 +65,7 @@ package enum MetricNames {
         name("http_refusals_total"): "Requests that were refused because of who sent them, by door and reason.",
         name("events_accepted_total"): "Events of stores that were kept, also those that came before, by source.",
         name("outbox_messages_total"): "Messages to the receiver, by what came of them.",
+        name("firebase_claims_total"): "Users whose custom claims at Firebase were compared, by what came of it.",
         name("events_examined_total"): "Events whose users were searched for.",
         name("requests_per_read"): "Store requests that one read of a user took.",
     ]

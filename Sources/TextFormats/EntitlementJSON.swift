@@ -81,7 +81,7 @@ package enum EntitlementJSON {
         mutating func add(_ member: String, _ value: String?) {
             guard let value else { return }
             name(member)
-            text += EntitlementJSON.quoted(value)
+            text += JSONText.quoted(value)
         }
 
         mutating func add(_ member: String, _ value: Bool?) {
@@ -102,12 +102,5 @@ package enum EntitlementJSON {
             name(member)
             text += "null"
         }
-    }
-
-    private static func quoted(_ text: String) -> String {
-        let isPlain = text.utf8.allSatisfy { $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }
-        guard !isPlain else { return "\"\(text)\"" }
-        // A text alone: there is nothing that can't be written.
-        return (try? JSONEncoder().encode(text)).map { String(decoding: $0, as: UTF8.self) } ?? "null"
     }
 }

@@ -4,6 +4,7 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
+import Outbox
 import Postgres
 import Queue
 import RateLimits
@@ -40,6 +41,8 @@ struct WorkerSetup: Sendable {
     var plans: Planner.Limits?
     /// Whether others hear of what it changes.
     var tells = false
+    /// Whether it keeps users' custom claims.
+    var keepsClaims = false
     /// How it reaches the database, where that is not the world's own way.
     var database: String?
     /// In whose name it is at the database; the owner's where there is none.
@@ -145,6 +148,7 @@ extension World {
     ) throws -> Worker {
         var environment = setup.stores ?? revenueCat
         environment["DATABASE_URL"] = setup.database ?? database.url
+        if setup.keepsClaims { environment.merge(firebase) { $1 } }
         environment.merge(setup.variables) { $1 }
         let config = try Config.load(environment: environment)
         let signals = Applier.Signals(dequeue: dequeue)
@@ -179,6 +183,7 @@ extension World {
         work.drain = setup.drain
         work.untilIdle = setup.untilIdle
         work.readsRuns = setup.plans != nil
+        work.apply.keepsClaims = setup.keepsClaims
         return Worker(
             work,
             pool: pool,
@@ -194,8 +199,16 @@ extension World {
                     logger: .quiet
                 )
             },
+            claims: try FirebaseAccounts(config, transport).map {
+                ClaimsWriter(lead: claimsLead(pool), queue: ClaimsQueue(pool: pool), accounts: $0, logger: .quiet)
+            },
             audience: setup.audience,
             logger: .quiet
         )
+    }
+
+    /// The lead of the one who keeps custom claims.
+    func claimsLead(_ pool: PostgresPool) -> Leadership {
+        Leadership(pool: pool, duty: .claims, holder: "test", duration: .seconds(60))
     }
 }

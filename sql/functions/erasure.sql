@@ -66,6 +66,7 @@ BEGIN
        SET proofs = NULL, client_error = NULL, product_ids = NULL, reason = NULL, sign_in_provider = NULL, signed_in_at = NULL
      WHERE r.id = ANY (jobs);
 
+    DELETE FROM firebase_claims AS c WHERE c.user_key = known;
     DELETE FROM outbox AS o WHERE o.user_key = known;
     GET DIAGNOSTICS messages = ROW_COUNT;
     SELECT count(*) INTO purchases FROM purchase AS p WHERE p.owner_key = known AND p.merged_into IS NULL;

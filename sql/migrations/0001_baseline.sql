@@ -596,6 +596,20 @@ CREATE INDEX outbox_user ON outbox (user_key, id) WHERE NOT is_dead;
 COMMENT ON COLUMN outbox.uid IS 'the message''s id for receivers: the same at every try';
 COMMENT ON COLUMN outbox.is_dead IS 'given up after three days; to deliver it again, set is_dead to false and due to now()';
 
+-- Users whose custom claims at Firebase are to be written or compared. What is written is read when it is their turn.
+CREATE TABLE firebase_claims (
+    user_key   bigint      PRIMARY KEY,
+    version    bigint      GENERATED ALWAYS AS IDENTITY,
+    is_check   boolean     NOT NULL,
+    due        timestamptz NOT NULL DEFAULT now(),
+    attempt    smallint    NOT NULL DEFAULT 0,
+    last_error text
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX firebase_claims_due ON firebase_claims (is_check, due);
+COMMENT ON COLUMN firebase_claims.version IS 'another one with each change and check';
+COMMENT ON COLUMN firebase_claims.due IS 'infinity: only once there is another change or check';
+COMMENT ON COLUMN firebase_claims.is_check IS 'nothing has changed: a check has the claims compared';
+
 -- ---- Stores: rate limits, health, and what stops demotions -----------------------------------------------------------
 
 -- One token bucket per credential, shared by all workers.
@@ -760,7 +774,7 @@ COMMENT ON COLUMN account_question.since IS 'since when jobs have waited for the
 -- `fence` rises with every change of the leader. Each step of a leader is one statement that first compares its number with `fence`:
 -- so a process that stalled and lost the lead changes nothing.
 CREATE TABLE leader (
-    name       text        PRIMARY KEY CHECK (name IN ('scheduler', 'planner')),
+    name       text        PRIMARY KEY CHECK (name IN ('scheduler', 'planner', 'claims')),
     fence      bigint      NOT NULL,
     holder     text        NOT NULL,
     expires_at timestamptz NOT NULL

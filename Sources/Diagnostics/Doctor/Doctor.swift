@@ -103,6 +103,7 @@ package struct Doctor: Sendable {
             Step("credentials", stores.credentials),
             Step("restore_behavior", stores.restoreBehavior),
             Step("outbox", messages.outbox),
+            Step("firebase_claims", messages.claims),
             Step("runs", runs.runs),
             Step("shadow", runs.shadow),
         ]

@@ -99,6 +99,38 @@ struct MessageChecks {
         )
     }
 
+    /// Custom claims at Firebase that are not written.
+    func claims() async throws -> Check? {
+        let rows = try await pool.query(
+            """
+            SELECT count(*) FILTER (WHERE NOT c.is_check AND c.due < 'infinity'), count(*) FILTER (WHERE c.is_check AND c.due < 'infinity'),
+                   count(*) FILTER (WHERE c.due = 'infinity'),
+                   coalesce(extract(epoch FROM now() - min(c.due) FILTER (WHERE NOT c.is_check)), 0)::double precision,
+                   coalesce(max(c.last_error) FILTER (WHERE c.due < 'infinity' AND c.last_error <> 'no_account'), '')
+              FROM entitlement_sync.firebase_claims AS c
+            """
+        )
+        guard let row = rows.first else { return nil }
+        let (changed, checked, parked, age, error) = try row.decode(
+            Int64.self,
+            Int64.self,
+            Int64.self,
+            Double.self,
+            String.self
+        )
+        let late = age > 3600 ? ", the oldest due for \(Self.span(age))" : ""
+        return Check(
+            name: "firebase_claims",
+            ok: parked == 0 && error.isEmpty && late.isEmpty,
+            detail: changed + checked + parked == 0
+                ? "no custom claims wait"
+                : "the custom claims of \(changed) users wait to be written\(late), and of \(checked) to be compared"
+                    + "\(error.isEmpty ? "" : " (\(error))"); \(parked) were given up until the next change or check",
+            fix:
+                "See firebase_claims.last_error, and that a worker or run with FIREBASE_SERVICE_ACCOUNT is alive and not paused."
+        )
+    }
+
     private static func span(_ seconds: Double) -> String {
         switch seconds {
         case ..<120: "\(Int(seconds)) s"

@@ -88,6 +88,7 @@ extension Apply {
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         if settings.publishes, !isObserving { requests += OutboxWrites.insert(outboxMessages(plan.effects, ends)) }
+        if settings.keepsClaims, !isObserving { requests += ClaimsQueue.note(claims(plan.effects)) }
         let awaited = plan.effects.filter { $0.job.kind == .restore && settings.wantsAnswer($0.job.id) }
         var findings: [UUID: RestoreFindings] = [:]
         requests += RestoreFindings.of(awaited.map(end), wanted: awaited.map(\.job.request.productIDs)).map {
@@ -163,6 +164,14 @@ extension Apply {
             guard record != known else { continue }
             let before = known == "[]" ? [] : try EntitlementJSON.read(record: known)
             plan.effects[index].entitlements = EntitlementChange(from: before, to: held, record: record)
+        }
+    }
+
+    /// Whose custom claims are to be written, or compared because a check has just been made.
+    private func claims(_ effects: [DecidedJob]) -> [(key: Int64, isCheck: Bool)] {
+        effects.compactMap { effect in
+            if effect.entitlements?.isNews == true { return (effect.job.userKey, false) }
+            return effect.user == nil ? nil : (effect.job.userKey, true)
         }
     }
 

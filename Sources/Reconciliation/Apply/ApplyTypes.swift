@@ -16,6 +16,8 @@ package struct ApplySettings: Sendable {
     package var acknowledges: Bool
     /// Whether changes are published in the outbox.
     package var publishes: Bool
+    /// Whether users' custom claims are kept at Firebase.
+    package var keepsClaims = false
     /// Whether a restore's answer is wanted in this process, beside the notification of its end.
     package var wantsAnswer: @Sendable (UUID) -> Bool = { _ in false }
 

@@ -5,13 +5,8 @@ package import Transport
 package struct GooglePlayConfiguration: Sendable {
     /// The app's package name, such as `com.example.app`.
     package let packageName: String
-    /// The account and its private key, which are never described.
-    let account: ServiceAccount
+    let access: GoogleAccess
     let base: BaseURL
-    /// The endpoint that gives out access tokens, with its whole path.
-    let tokenEndpoint: BaseURL
-
-    private static let tokenHost = "oauth2.googleapis.com"
 
     /// Checks and keeps the settings; throws every fault at once.
     ///
@@ -25,35 +20,20 @@ package struct GooglePlayConfiguration: Sendable {
         oauthBaseURL: String? = nil
     ) throws(SettingFaults<Fault>) {
         var faults: [Fault] = []
-        var account: ServiceAccount?
-        do throws(ServiceAccount.Fault) {
-            account = try ServiceAccount(serviceAccount)
-        } catch {
-            faults.append(error == .privateKey ? .privateKey : .serviceAccount)
-        }
+        let access = GoogleAccess(
+            serviceAccount: serviceAccount,
+            scope: "https://www.googleapis.com/auth/androidpublisher",
+            oauthBaseURL: oauthBaseURL,
+            &faults
+        )
         if !Self.isPackageName(packageName) { faults.append(.packageName) }
         let base = BaseURL.read(baseURL, malformed: .baseURL, insecure: .insecureBaseURL, &faults)
-        var tokenEndpoint: BaseURL?
-        if let oauthBaseURL {
-            tokenEndpoint = BaseURL.read(
-                oauthBaseURL,
-                endingIn: "token",
-                malformed: .oauthBaseURL,
-                insecure: .insecureOAuthBaseURL,
-                &faults
-            )
-        } else if let account {
-            tokenEndpoint = BaseURL.read(account.tokenURI, malformed: .tokenURI, insecure: .tokenURI, &faults)
-            // The assertion is as good as a password for an hour: it goes to Google alone.
-            if let url = tokenEndpoint, url.scheme != "https" || url.authority != Self.tokenHost {
-                faults.append(.tokenURI)
-            }
+        guard faults.isEmpty, let access, let base else {
+            throw SettingFaults(faults: Fault.allCases.filter(faults.contains))
         }
-        guard faults.isEmpty, let account, let base, let tokenEndpoint else { throw SettingFaults(faults: faults) }
-        self.account = account
+        self.access = access
         self.packageName = packageName
         self.base = base
-        self.tokenEndpoint = tokenEndpoint
     }
 
     private static func isPackageName(_ text: String) -> Bool {
@@ -74,7 +54,7 @@ extension GooglePlayConfiguration: RedactedSettings {
 
 extension GooglePlayConfiguration {
     /// What may be wrong with the settings.
-    package enum Fault: String, Sendable, CaseIterable {
+    package enum Fault: String, Sendable, CaseIterable, GoogleAccessFault {
         case serviceAccount = "the service account is not the JSON text of a service account's key file"
         case privateKey = "the service account's private key is no RSA key of 2048 bits or more in PEM"
         case tokenURI = "the service account's token_uri is not https://oauth2.googleapis.com/token"

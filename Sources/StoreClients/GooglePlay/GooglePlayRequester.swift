@@ -109,23 +109,19 @@ struct GooglePlayRequester: Sendable {
     }
 
     private func fetchToken(_ lane: Lane, _ requests: inout Int) async throws(ReadFailure) -> AccessToken {
-        guard let assertion = try? configuration.account.assertion(at: systemSeconds()) else {
+        guard let (request, body) = configuration.access.tokenRequest(at: systemSeconds()) else {
             throw ReadFailure(.unauthorized, store: .googlePlay)
         }
-        let endpoint = configuration.tokenEndpoint
         let call = StoreCall(
             endpoint: GooglePlayEndpoint.tokenIndex,
-            request: HTTPRequest(.post, endpoint, path: endpoint.path, sending: "application/x-www-form-urlencoded"),
-            body: Array("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=\(assertion)".utf8),
+            request: request,
+            body: body,
             gate: gate(.token),
             lane: lane
         )
         let sentAt = ContinuousClock.now
         let granted = try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
-            if let code = tokenFailure(status: response.status, word: tokenErrorWord(response.body)) {
-                throw ReadFailure(code)
-            }
-            return try decoded(response.body, GrantedToken.init)
+            try GoogleAccess.token(in: response)
         }
         return AccessToken(granted, sentAt: sentAt)
     }

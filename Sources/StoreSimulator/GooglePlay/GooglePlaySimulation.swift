@@ -44,8 +44,8 @@ struct GooglePlaySimulation: SimulatedStore {
     var shared: GooglePlayPurchase?
     /// Tokens that are replaced, and by which ones.
     private var replacements: [String: Set<String>] = [:]
-    /// Until when each access token is good, in milliseconds of the machine's clock.
-    private var accessTokens: [String: Int64] = [:]
+    /// Until when each access token is good, in milliseconds of the machine's clock, and what for.
+    private var accessTokens: [String: (endMs: Int64, scopes: [String])] = [:]
     private var tokensGiven: UInt64 = 0
 
     init(_ scenario: GooglePlayScenario, nowMs: Int64) throws {
@@ -119,7 +119,7 @@ struct GooglePlaySimulation: SimulatedStore {
         nowMs: Int64
     ) throws(GooglePlayFailure) -> Reply {
         if route.endpoint == .oauth { return try giveToken(request) }
-        guard isLetIn(request.bearer) else { throw .noToken }
+        guard isLetIn(request.bearer, for: GoogleServiceAccount.androidPublisher) else { throw .noToken }
         guard route.package == nil || route.package == settings.package else { throw .noPackage }
         switch route.endpoint {
         case .oauth, nil: return Reply(status: 404)
@@ -197,8 +197,9 @@ struct GooglePlaySimulation: SimulatedStore {
 
     // MARK: Access tokens
 
-    private func isLetIn(_ token: String?) -> Bool {
-        token.flatMap { accessTokens[$0] }.map { SimulatedClock.machine() < $0 } ?? false
+    func isLetIn(_ token: String?, for scope: String) -> Bool {
+        guard let (endMs, scopes) = token.flatMap({ accessTokens[$0] }) else { return false }
+        return SimulatedClock.machine() < endMs && scopes.contains(scope)
     }
 
     private mutating func giveToken(_ request: StoreRequest) throws(GooglePlayFailure) -> Reply {
@@ -209,11 +210,11 @@ struct GooglePlaySimulation: SimulatedStore {
         else { throw GooglePlayFailure(400, "unsupported_grant_type", "Invalid grant_type") }
         // The simulated time may be months away, but the client's clock signs the assertion.
         let nowMs = SimulatedClock.machine()
-        try GoogleServiceAccount.shared.check(assertion, at: nowMs / 1000)
+        let scopes = try GoogleServiceAccount.shared.check(assertion, at: nowMs / 1000)
         tokensGiven += 1
         let token = "ya29.simulated-\(tokensGiven)-\(String(SplitMix64.mix(tokensGiven), radix: 16))"
-        accessTokens = accessTokens.filter { $0.value > nowMs }
-        accessTokens[token] = nowMs + settings.tokenLifetime.milliseconds
+        accessTokens = accessTokens.filter { $0.value.endMs > nowMs }
+        accessTokens[token] = (nowMs + settings.tokenLifetime.milliseconds, scopes)
         let seconds = settings.tokenLifetime.milliseconds / 1000
         return .object { json in
             json.member("access_token", token)

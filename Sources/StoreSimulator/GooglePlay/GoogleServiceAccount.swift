@@ -38,10 +38,11 @@ struct GoogleServiceAccount: Sendable {
     }
 
     private static let audience = "https://oauth2.googleapis.com/token"
-    private static let scope = "https://www.googleapis.com/auth/androidpublisher"
+    static let androidPublisher = "https://www.googleapis.com/auth/androidpublisher"
+    static let identityToolkit = "https://www.googleapis.com/auth/identitytoolkit"
 
-    /// Checks an assertion, a compact JWS, by the machine's clock in seconds since 1970.
-    func check(_ assertion: String, at seconds: Int64) throws(GooglePlayFailure) {
+    /// Checks an assertion, a compact JWS, by the machine's clock in seconds since 1970; returns the scopes that it asks for.
+    func check(_ assertion: String, at seconds: Int64) throws(GooglePlayFailure) -> [String] {
         guard let parts = SignedText.Parts(assertion), let header = Self.object(parts.header),
             let claims = Self.object(parts.claims)
         else { throw .grant("Bad Request") }
@@ -62,9 +63,11 @@ struct GoogleServiceAccount: Sendable {
                     + "Check your iat and exp values in the JWT claim."
             )
         }
-        guard let scopes = claims["scope"] as? String, scopes.split(separator: " ").contains(Self.scope[...]) else {
+        let scopes = (claims["scope"] as? String ?? "").split(separator: " ").map(String.init)
+        guard !scopes.isEmpty, Set(scopes).isSubset(of: [Self.androidPublisher, Self.identityToolkit]) else {
             throw GooglePlayFailure(400, "invalid_scope", "Invalid OAuth scope or ID token audience provided.")
         }
+        return scopes
     }
 
     private static func object(_ part: Data) -> [String: Any]? {

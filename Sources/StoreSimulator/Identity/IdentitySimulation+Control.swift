@@ -9,7 +9,7 @@ extension IdentitySimulation {
         case ("PUT", "max-age"):
             let change: MaxAgeChange = try request.decoded()
             maxAgeSeconds = change.seconds
-        default: return nil
+        default: return controlAccounts(request, path)
         }
         return .done
     }

@@ -1,6 +1,6 @@
 /// The state of the identity providers: Firebase for users, Google for the accounts in whose name Pub/Sub pushes.
 struct IdentitySimulation: SimulatedStore {
-    static let endpoints = ["identity.firebase_keys", "identity.oauth_keys"]
+    static let endpoints = ["identity.firebase_keys", "identity.oauth_keys", "identity.lookup", "identity.update"]
 
     static let guide = """
         IDENTITY PROVIDERS (firebase: and pubsub: in a scenario)
@@ -14,7 +14,10 @@ struct IdentitySimulation: SimulatedStore {
             audience: https://app.example.com/webhooks/google-play
             service_account: pubsub-push@demo-project.iam.gserviceaccount.com
 
-        Endpoints: identity.firebase_keys identity.oauth_keys
+        Custom claims: set FIREBASE_BASE_URL to http://HOST:PORT/identity-toolkit, and FIREBASE_SERVICE_ACCOUNT_FILE to
+        the key file of Google Play's service account. Every id is an account's.
+
+        Endpoints: identity.firebase_keys identity.oauth_keys identity.lookup identity.update
 
           POST   /control/identity/firebase-token   {"sub": "user-1"}: the user's ID token, as {"token": "..."}; further
                                                     members: project aud iss iat exp auth_time provider tenant
@@ -22,6 +25,8 @@ struct IdentitySimulation: SimulatedStore {
                                                     iat exp
           POST   /control/identity/rotate           {"published": "both"}: the next keys sign from now on; new, old: the
                                                     sets show them alone, or those before them alone
+          PUT    /control/identity/claims/ID        {"admin": true}: custom claims as another program would set them;
+                                                    GET shows them, DELETE takes the account away
           PUT    /control/identity/max-age          {"seconds": 300}: how long the sets may be kept; {}: they don't say
 
         Members of both tokens that make them wrong: kid (a name that no key has; "": none; that of an earlier or later
@@ -30,13 +35,16 @@ struct IdentitySimulation: SimulatedStore {
         iat, exp and auth_time are Unix seconds; left out, the token is of the simulated time and lives for an hour.
         """
 
-    private let firebase: FirebaseScenario
+    let firebase: FirebaseScenario
     private let pubSub: PubSubScenario
     /// The keys of Google's two sets, which rotate together: for Firebase's ID tokens, and for Google's own accounts.
     private var firebaseKeys = RotatingKeys("firebase")
     private var oauthKeys = RotatingKeys("oauth")
     /// For how many seconds the sets may be kept; `nil`: they don't say.
     var maxAgeSeconds: Int? = 21_600
+    var accounts = FirebaseAccountBook()
+    /// Whether the request's access token is good for accounts.
+    var isLetIn = false
 
     init(_ firebase: FirebaseScenario, _ pubSub: PubSubScenario) {
         self.firebase = firebase
@@ -61,12 +69,13 @@ struct IdentitySimulation: SimulatedStore {
         switch request.path {
         case "/google-keys/firebase": endpoint = "identity.firebase_keys"
         case "/google-keys/oauth": endpoint = "identity.oauth_keys"
-        default: return nil
+        default: return accountRoute(request)
         }
         return StoreRoute(endpoint: endpoint, template: "\(request.method) \(request.path)")
     }
 
-    func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
+    mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
+        if !route.endpoint.hasSuffix("_keys") { return answerAccounts(request, route.endpoint) }
         guard request.method == "GET" else { return Self.failure(405, "method not allowed") }
         guard let set = try? (route.endpoint == "identity.firebase_keys" ? firebaseKeys : oauthKeys).set() else {
             return Self.failure(500, "no keys")
@@ -82,7 +91,7 @@ struct IdentitySimulation: SimulatedStore {
         Self.failure(status, "injected").waiting(effect.backoffMs)
     }
 
-    private static func failure(_ status: Int, _ message: String) -> Reply {
+    static func failure(_ status: Int, _ message: String) -> Reply {
         .object(status) { json in
             json.object("error") { json in
                 json.member("code", status)

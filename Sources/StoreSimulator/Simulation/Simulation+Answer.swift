@@ -12,7 +12,10 @@ extension Simulation.State {
             return answer(request, route, \.googlePlay, nowMs: nowMs)
         }
         if let route = onside.route(request) { return answer(request, route, \.onside, nowMs: nowMs) }
-        if let route = identity.route(request) { return answer(request, route, \.identity, nowMs: nowMs) }
+        if let route = identity.route(request) {
+            identity.isLetIn = googlePlay.isLetIn(request.bearer, for: GoogleServiceAccount.identityToolkit)
+            return answer(request, route, \.identity, nowMs: nowMs)
+        }
         return answerRevenueCat(request, nowMs: nowMs)
     }
 

@@ -175,6 +175,7 @@ extension Movement {
         Movement("http_refusals_total", ["door": "app", "reason": "missing"], .least(1), "a stranger was refused"),
         Movement("events_accepted_total", ["source": "revenuecat"], .least(1), "a store said something"),
         Movement("events_examined_total", .least(1), "whom it is about was looked for"),
+        Movement("firebase_claims_total", ["result": "written"], .least(1), "a user was promoted"),
         Movement("outbox_messages_total", ["result": "failed"], .least(1), "nobody could be told"),
         Movement("store_budget_requests", ["store": "onside"], .within(1, 60), "of 60 some were spent"),
     ]

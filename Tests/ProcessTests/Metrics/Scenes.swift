@@ -313,7 +313,7 @@ enum Scenes {
             users: ["ann"],
             settings: settings
         ) { endpoints in
-            let endpoint = try await endpoints.open()
+            let endpoint = try await endpoints.open(settings: endpoints.serviceAccount)
             let ann = try await endpoints.caller("ann", at: endpoint)
             _ = try await ann.end(of: try await ann.restore())
             let refused = try await endpoint.ask(.get, "/v1/entitlement")
@@ -329,6 +329,7 @@ enum Scenes {
                 scrapes.value = [scrape]
                 return scrape.value("entitlement_sync_events_examined_total", [:]) ?? 0 > 0
                     && scrape.value("entitlement_sync_outbox_messages_total", ["result": "failed"]) ?? 0 > 0
+                    && scrape.value("entitlement_sync_firebase_claims_total", ["result": "written"]) ?? 0 > 0
             }
             try await endpoint.close()
         }

@@ -295,7 +295,7 @@ import Transport
             baseURL: "http://127.0.0.1:1/google-play/",
             oauthBaseURL: "http://127.0.0.1:1/google-oauth"
         )
-        #expect(configuration.tokenEndpoint.path == "/google-oauth/token")
+        #expect(configuration.access.tokenEndpoint.path == "/google-oauth/token")
         var dumped = ""
         dump(configuration, to: &dumped)
         for text in ["\(configuration)", String(reflecting: configuration), "\([configuration])", dumped] {
@@ -308,7 +308,8 @@ import Transport
     @Test("an assertion has the header and the claims that Google wants")
     func assertion() throws {
         let account = try ServiceAccount(StoreSimulator.googleServiceAccount)
-        let parts = try account.assertion(at: 1_773_532_800).split(separator: ".")
+        let parts = try account.assertion(for: "https://www.googleapis.com/auth/androidpublisher", at: 1_773_532_800)
+            .split(separator: ".")
         #expect(parts.count == 3)
         let header = try #require(Base64.decode(parts[0].utf8, .url))
         #expect(

@@ -6,7 +6,6 @@ import TextFormats
 struct ServiceAccount: Sendable {
     /// Where tokens really come from, wherever we ask for them.
     static let audience = "https://oauth2.googleapis.com/token"
-    static let scope = "https://www.googleapis.com/auth/androidpublisher"
     /// The longest life that an assertion may have, in seconds.
     static let lifetime: Int64 = 3_600
 
@@ -20,6 +19,8 @@ struct ServiceAccount: Sendable {
     let email: String
     let keyID: String
     let tokenURI: String
+    /// The project that the account is of; `nil`: the file does not say.
+    let projectID: String?
     private let key: _RSA.Signing.PrivateKey
 
     private enum Field: String, CaseIterable {
@@ -28,6 +29,7 @@ struct ServiceAccount: Sendable {
         case key = "private_key"
         case email = "client_email"
         case tokenURI = "token_uri"
+        case projectID = "project_id"
     }
 
     private static let fields = JSONFields<Field>()
@@ -49,14 +51,15 @@ struct ServiceAccount: Sendable {
         self.keyID = keyID
         self.key = key
         tokenURI = texts[.tokenURI] ?? ""
+        projectID = texts[.projectID]
     }
 
-    /// Writes and signs what an access token is given for, at some second since 1970: a compact JWS.
-    func assertion(at seconds: Int64) throws -> String {
+    /// Writes and signs what an access token for a scope is given for, at some second since 1970: a compact JWS.
+    func assertion(for scope: String, at seconds: Int64) throws -> String {
         let header = try Self.json(["alg": "RS256", "typ": "JWT", "kid": keyID])
         let claims = try Self.json([
             "iss": email,
-            "scope": Self.scope,
+            "scope": scope,
             "aud": Self.audience,
             "iat": seconds,
             "exp": seconds + Self.lifetime,
