@@ -3,7 +3,7 @@ package import Logging
 package import Postgres
 import Queue
 
-/// Access that the host gives itself, as the adapter's optional function `other_access` says.
+/// Access that the host says its users have, by the adapter's optional function `other_access`.
 ///
 /// It is asked in the transaction that decides. What it says is kept as grants, so that everything that knows of grants
 /// knows of it: checks, explanations, a decision that is made again.
@@ -27,7 +27,7 @@ package enum OtherAccess {
                 ) {
                     let (id, source, until) = try row.decode(String?.self, String?.self, PostgresTimestamp?.self)
                     guard let id, let source, let until else { throw Unknown(reason: "it gave NULL") }
-                    // In another spelling it may be one of those that were asked about: that is no word on them.
+                    // It may be one of those users in another spelling, so the answer about them is not known.
                     guard let key = users[ExactText(id)] else {
                         throw Unknown(reason: "it gave an id that it was not asked about")
                     }

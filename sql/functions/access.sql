@@ -1,6 +1,6 @@
 -- Access from elsewhere: users who pay through the team's own shop, by invoice or through another app, and whose access no store knows of.
 
--- A source, where it may be named so. Error ES006: it is malformed, or the name of a store, or of what our own people give.
+-- Returns the source. Error ES006: it is malformed, or it is the name of a store, `revenuecat` or `grant`.
 CREATE OR REPLACE FUNCTION checked_source(source text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -23,7 +23,7 @@ LANGUAGE sql SET search_path = entitlement_sync, pg_temp AS $$
      WHERE g.id = known.id;
 $$;
 
--- Records access from elsewhere, without a reconcile; the id of the row. Error ES006 names the argument of put_access that is malformed.
+-- Writes the grant of put_access and requests no reconcile. Returns the grant's id. Error ES006 names the argument that is malformed.
 CREATE OR REPLACE FUNCTION record_access(key bigint, payer text, their_id text, ends_at timestamptz, named text, why text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -43,7 +43,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'entitlement: in no row of product',
             HINT = 'Add it to the table product, or pass null for access without a name.';
     END IF;
-    -- What ends after the years that the product reckons with is for good.
+    -- Times from the year 2200 on mean no end.
     IF ends_at >= '2200-01-01' THEN
         ends_at := 'infinity';
     END IF;
@@ -61,7 +61,7 @@ BEGIN
     END LOOP;
     IF known.user_key <> key THEN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'external_id: belongs to another user',
-            HINT = 'End that access first, and give this user''s an id of its own.';
+            HINT = 'Pass an id of its own for this user. If the other user does not pay any more, end that access too.';
     END IF;
     IF known.revoked_at IS NOT NULL OR known.until <> ends_at OR known.entitlement IS DISTINCT FROM named THEN
         PERFORM change_grant(known, ends_at, named);
@@ -81,8 +81,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION put_access IS
-'Records that the user has access from another payer until an instant, and requests a reconcile, in the caller''s transaction; what is
-known by the same source and external_id is changed. Returns its id.
+'Records access from another payer until an instant, and requests a reconcile, in the caller''s transaction. '
+'The same source and external_id again change it. Returns the grant''s id.
 source: 1 to 32 of a-z, 0-9 and _, such as stripe; external_id: 1 to 255 characters; until: may be infinity; entitlement: one of product.
 Errors: ES001 unknown user, ES006 malformed, or the external_id is another user''s (names the argument).';
 
@@ -102,6 +102,7 @@ BEGIN
     END IF;
     IF at < known.until THEN
         PERFORM change_grant(known, at, known.entitlement);
+        -- A reconcile (1) in the background lane (2).
         PERFORM enqueue(known.user_key, 1::smallint, 2::smallint, new_id());
         PERFORM stir();
     END IF;
@@ -109,7 +110,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION end_access IS
-'Ends what put_access recorded, at an instant at the latest, and requests a reconcile, in the caller''s transaction.
+'Ends what put_access recorded, and requests a reconcile, in the caller''s transaction.
+Ends it now, or at the time that the argument at gives, if that is earlier than its end. A later one changes nothing and returns true.
 Returns false where no such access is in force. Error: ES006 (names the argument).';
 
 -- Keeps what the host's `other_access` says of users (`asked`) that the caller has locked; one it says nothing of has no such access.
