@@ -62,7 +62,7 @@ package struct Controls: Sendable {
         }
     }
 
-    /// Ends a grant, and queues a read of the user; `false` when there is no such grant in force.
+    /// Ends a grant, and queues a read of the user; `false` when there is no such grant in force, or the host says it.
     package func revoke(_ id: Int64) async throws -> Bool {
         try await pool.withTransaction { connection in
             let rows = try await connection.query(
@@ -79,6 +79,13 @@ package struct Controls: Sendable {
             }
             return true
         }
+    }
+
+    /// Whether a grant in force is what the host's `other_access` says.
+    package func isAsked(_ id: Int64) async throws -> Bool {
+        try await !pool.query(
+            "SELECT 1 FROM entitlement_sync.\"grant\" AS g WHERE g.id = \(id) AND g.revoked_at IS NULL AND g.is_asked"
+        ).isEmpty
     }
 
     /// All grants, newest first, at most 1,000.

@@ -196,6 +196,11 @@ import UserRequests
             let decision = try #require(try await world.decisions(about: "ann").last)
             #expect(decision.rule == "grant_access" && decision.explanation.contains("from invoice"), "\(decision)")
             #expect(try await world.reconciled("ann").outcome == "unchanged")
+            let asked = try await world.number(
+                "SELECT g.id FROM entitlement_sync.\"grant\" AS g WHERE g.is_asked AND g.revoked_at IS NULL"
+            )
+            #expect(try await world.controls.revoke(asked) == false)
+            #expect(try await world.controls.isAsked(asked))
             // Left out: the host's word that there is none.
             try await world.answerAbout("SELECT 'ann', 'invoice', now() WHERE false")
             #expect(try await world.reconciled("ann").outcome == "demoted")

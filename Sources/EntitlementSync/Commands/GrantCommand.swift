@@ -85,8 +85,14 @@ struct GrantCommand: AsyncParsableCommand {
         @OptionGroup var options: OutputOptions
 
         func answer(_ database: Database) async throws -> Answer {
-            guard try await Controls(pool: database.pool).revoke(id) else {
-                throw CommandFailure(.data, "no grant \(id) is in force; see entitlement-sync grant list")
+            let controls = Controls(pool: database.pool)
+            guard try await controls.revoke(id) else {
+                throw CommandFailure(
+                    .data,
+                    try await controls.isAsked(id)
+                        ? "grant \(id) is what other_access says: change it in the host's tables"
+                        : "no grant \(id) is in force; see entitlement-sync grant list"
+                )
             }
             return Answer("grant \(id) revoked; the user will be checked", json: ["id": id, "revoked": true])
         }
