@@ -27,8 +27,8 @@ package struct TestEvents {
             checks.append(
                 .passed(
                     "test_events.revenuecat",
-                    "is sent from RevenueCat's dashboard: the project's Integrations, Webhooks, this webhook, Send test event."
-                        + " When it has come, events.revenuecat says so"
+                    "not tested: RevenueCat sends test events from its dashboard alone (the project's Integrations, Webhooks,"
+                        + " this webhook, Send test event). Then see events.revenuecat"
                 )
             )
         }
@@ -36,8 +36,8 @@ package struct TestEvents {
             checks.append(
                 .passed(
                     "test_events.google_play",
-                    "is sent from the Play Console: the app's Monetization setup, Real-time developer notifications, Send test"
-                        + " notification. When Pub/Sub has pushed it, events.google_play says so"
+                    "not tested: Google Play sends test events from the Play Console alone (the app's Monetization setup,"
+                        + " Real-time developer notifications, Send test notification). Then see events.google_play"
                 )
             )
         }
