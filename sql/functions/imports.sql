@@ -44,8 +44,8 @@ BEGIN
 END
 $$;
 
--- Leases lines to a worker: of imports whose lines are asked, and of approved ones unless everything is paused. Lines of workers that died
--- are free again.
+-- Leases lines to a worker: lines without a result, and planned lines of approved imports unless everything is paused. Lines of workers
+-- that died are free again.
 CREATE OR REPLACE FUNCTION take_import_lines(mine integer, most integer, ignores_pause boolean)
 RETURNS TABLE (import_id bigint, number integer, turn integer, attempt integer, detail text, user_id text, user_key bigint, store text,
                kind text, value text, is_planned boolean)
@@ -54,7 +54,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, p
 DECLARE
     going  record;
     at     timestamptz := clock_timestamp();
-    -- Their lines are left to the workers that ask these stores.
+    -- Stores that other workers ask and this one does not.
     theirs text[] := ARRAY(SELECT s.name FROM worker AS w CROSS JOIN LATERAL unnest(w.stores) AS s(name)
                             WHERE w.epoch <> mine AND w.expires_at > at
                            EXCEPT
@@ -150,8 +150,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
       FROM import_line AS l WHERE l.import_id = which AND l.result = 'planned'
 $$;
 
--- Moves imports on whose lines all have what they wait for. Lines that name one purchase for several users are none of them planned,
--- whatever became of the others; of lines that repeat each other the first is.
+-- Moves each import to its next state once no line of it waits. If lines name one purchase for several users, none of these lines stays
+-- planned; of lines that repeat each other the first does. Returns how many imports moved.
 CREATE OR REPLACE FUNCTION settle_imports() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_nestloop = off AS $$
 DECLARE
@@ -164,7 +164,7 @@ BEGIN
             WITH RECURSIVE named AS MATERIALIZED (
                 SELECT l.number, coalesce('key ' || l.user_key, 'id ' || l.user_id) AS who, n.name
                   FROM import_line AS l CROSS JOIN LATERAL unnest(l.names) AS n(name)
-                 -- A line that the store's own word on the owner refutes is no rival of one that it bears out.
+                 -- A line for another user than the store names does not make the others disputed.
                  WHERE l.import_id = going.id AND l.result NOT IN ('repeated', 'names_another')
             ), disputed (number) AS (
                 SELECT n.number FROM named AS n

@@ -35,7 +35,7 @@ struct ImportCommand: AsyncParsableCommand {
         )
 
         @Option(help: "The CSV file: at most 1,000,000 lines, 64 MiB, and 4 KiB a line.") var file: String
-        @Flag(help: "Only compute: it can't be released.") var dryRun = false
+        @Flag(help: "Only compute: it can't be approved.") var dryRun = false
         @Option(help: "A new file for the result: a line with its reason for each line of the file.") var result:
             String?
         @Option(help: "Seconds to wait for the stores' answers (by default a week).") var wait = 604_800
@@ -143,7 +143,7 @@ struct ImportCommand: AsyncParsableCommand {
             else {
                 throw CommandFailure(
                     .data,
-                    "ID: this import is \(known.isDry ? "a dry run" : known.state.rawValue), and only one that is ready is released"
+                    "ID: this import is \(known.isDry ? "a dry run" : known.state.rawValue), and only one that is ready can be approved"
                 )
             }
             return try await ImportFollowing(imports: imports).answer(id, within: .seconds(wait), result: output)

@@ -6,7 +6,7 @@ import Queue
 /// An import, and how far it is.
 package struct ImportRecord: Sendable, Hashable {
     package enum State: String, Sendable, CaseIterable {
-        /// The stores are asked about its lines.
+        /// Workers ask the stores about its lines.
         case asking
         /// Every line has its answer, and nothing is written before an operator has approved it.
         case ready
@@ -22,7 +22,9 @@ package struct ImportRecord: Sendable, Hashable {
     package var state: State
     package var isDry: Bool
     package var lines: Int32
+    /// The operator who requested the import, or the person at the terminal as the system names them.
     package var askedBy: String
+    /// When it was requested.
     package var askedAt: Date
     package var approvedBy: String?
     package var endedAt: Date?
@@ -33,7 +35,7 @@ package struct ImportRecord: Sendable, Hashable {
     /// How many of the lines that are planned or imported mean access now.
     package var accesses: Int64 = 0
 
-    /// How many lines have no result, or are planned while the import is written.
+    /// How many lines still wait: for their answers, or to be written.
     package var left: Int64 {
         state == .applying ? results[.planned] ?? 0 : Int64(lines) - results.values.reduce(0, +)
     }
@@ -128,10 +130,12 @@ package struct ImportRecords: Sendable {
     }
 
     private static func record(_ row: PostgresRow) throws -> ImportRecord {
-        let state: String = try row["state"]
+        guard let state = ImportRecord.State(rawValue: try row["state"]) else {
+            throw PostgresError(.decoding, message: "an import in a state that this version does not know")
+        }
         var record = try ImportRecord(
             id: row["id"],
-            state: ImportRecord.State(rawValue: state) ?? .canceled,
+            state: state,
             isDry: row["is_dry"],
             lines: row["lines"],
             askedBy: row["asked_by"],
@@ -187,49 +191,6 @@ package struct ImportRecords: Sendable {
             guard let next = lines.last?.number else { return }
             try body(lines)
             last = next
-        }
-    }
-}
-
-extension ImportRecords.Line {
-    /// Why it has its result, in a sentence.
-    package var reason: String {
-        guard let result else { return "it waits: \(detail ?? "its store has not been asked yet")" }
-        switch ImportResult(rawValue: result) {
-        case .planned: return "it is imported once the import is released"
-        case .imported: return "the user owns the purchase (imported_by_operator, unless the store names the user)"
-        case .alreadyOwned: return "the user owns the purchase already"
-        case .repeated: return "line \(detail ?? "?") names the same purchase for the same user"
-        case .ownedByAnother: return "another user owns the purchase"
-        case .namesAnother: return "the id that the app gave the store names another user"
-        case .heldElsewhere: return "RevenueCat holds the purchase for another customer"
-        case .namedForSeveral: return "the file names several users for the purchase"
-        case .identityCollision: return "the store's ids of the purchase belong to several users"
-        case .unattributable: return "the store does not say whose the purchase is, and no operator can"
-        case .malformed: return ImportFile.LineFault(rawValue: detail ?? "")?.reason ?? "the line can't be read"
-        case .unknownUser: return "the host has no user of this id"
-        case .notEligible: return "the user's account is banned or being deleted"
-        case .notFound: return "the store knows no purchase of this name"
-        case .sandbox: return "a sandbox purchase, and the user is not on the list (sandbox allow)"
-        case .storeOff: return "the store is not configured"
-        case .unread: return "no answer after all retries: \(detail ?? "unavailable")"
-        case .erased: return "the user was erased"
-        case nil: return result
-        }
-    }
-}
-
-extension ImportFile.LineFault {
-    fileprivate var reason: String {
-        switch self {
-        case .tooLong: "longer than \(ImportFile.mostLineBytes) bytes"
-        case .encoding: "not in UTF-8"
-        case .fields: "write four fields: \(ImportFile.header)"
-        case .user: "user_id: write 1 to 1500 bytes without control characters"
-        case .store: "store: write app_store, google_play or onside"
-        case .kind:
-            "kind: write original_transaction_id or order_id (app_store), purchase_token or order_id (google_play), or order_id (onside)"
-        case .value: "value: it has not the form of this kind of id"
         }
     }
 }
