@@ -21,7 +21,9 @@ extension Apply {
         }
     }
 
-    /// Judges lines of imports whose stores have answered, by the records as they stand; `writes`: and writes those that hold.
+    /// Judges lines of imports whose stores have answered, by the records as they stand.
+    ///
+    /// `writes`: also writes the lines that are still `planned`.
     ///
     /// Users whose purchases are written get a queued reconcile, which gives access by the rules of every other. In the same
     /// transaction `hold` locks the lines before anything is written, and says by place which are still the caller's; `keep`
@@ -63,7 +65,7 @@ extension Apply {
         let ids = lines.compactMap(\.job.userID).sortedExactly
         let keys = Set(lines.map(\.job.userKey)).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
-        var (switches, users, _, facts, sandboxes, named) = try await connection.send(
+        let (switches, users, _, facts, sandboxes, named) = try await connection.send(
             LedgerReads.switches(epoch: epoch),
             LedgerReads.lockUsers(ids),
             PostgresRequest(SessionSettings.plansByKey),
@@ -92,7 +94,6 @@ extension Apply {
         var holders: [PurchaseIdentifierKey: Purchase] = [:]
         if !named.isEmpty {
             holders = try await connection.send(LedgerReads.holders(named))
-            named = [:]
         }
         var plan = BatchPlan(
             decision: settings.decision,

@@ -87,7 +87,7 @@ package struct ImportFile: Sendable {
             return line
         }
         line.fault = Self.fault(in: fields)
-        // What can't be stored is not: the line's number leads to it.
+        // An id that can't be stored is left out: the line's number leads to it.
         if line.fault != .user { line.userID = fields[0] }
         guard line.fault == nil else { return line }
         (line.store, line.kind, line.value) = (fields[1], fields[2], fields[3])

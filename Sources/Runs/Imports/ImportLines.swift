@@ -16,7 +16,9 @@ package struct ImportLines: Sendable {
         self.ignoresPause = ignoresPause
     }
 
-    /// A line that was taken, with its user as a job that the user would be claimed as.
+    /// A line that was taken.
+    ///
+    /// `job` stands for its user in the reader and is in no queue.
     package struct Taken: Sendable {
         package var importID: Int64
         package var number: Int32
@@ -28,7 +30,7 @@ package struct ImportLines: Sendable {
         package var lastError: String?
         /// `nil`: the store has no such kind.
         package var name: NamedPurchase?
-        /// An operator has approved the import: what holds is written.
+        /// An operator has approved the import: its planned lines are written.
         package var isPlanned: Bool
         /// `nil`: the user is unknown, or was erased since.
         package var job: ClaimedJob?
@@ -38,7 +40,7 @@ package struct ImportLines: Sendable {
         package var isRefused = false
     }
 
-    /// What a line gets.
+    /// The result of a line, or when it is tried next.
     package struct Kept: Sendable {
         package var line: Taken
         /// `nil`: it is tried again after `wait`.
@@ -95,7 +97,7 @@ package struct ImportLines: Sendable {
         do {
             return try await named(rows, at: tick)
         } catch {
-            try? await Task { try await release(rows.map(\.line), epoch: epoch) }.value
+            try? await Task { try await giveBack(rows.map(\.line), epoch: epoch) }.value
             throw error
         }
     }
@@ -193,7 +195,7 @@ package struct ImportLines: Sendable {
         try await pool.withTransaction { try await Self.hold(lines, epoch: epoch, on: $0) }.contains(true)
     }
 
-    /// Records what lines get, on a connection of the caller's transaction; lines that are not this worker's any more stay.
+    /// Records results and next tries in the caller's transaction; lines that are not this worker's any more stay.
     package static func keep(_ kept: [Kept], epoch: Int32, on connection: PostgresConnection) async throws {
         guard !kept.isEmpty else { return }
         let waits = kept.map { $0.wait / .seconds(1) }
@@ -208,13 +210,13 @@ package struct ImportLines: Sendable {
         )
     }
 
-    /// Records what lines get.
+    /// Records results and next tries.
     package func keep(_ kept: [Kept], epoch: Int32) async throws {
         try await pool.withTransaction { try await Self.keep(kept, epoch: epoch, on: $0) }
     }
 
     /// Gives lines back at once.
-    package func release(_ lines: [Taken], epoch: Int32) async throws {
+    package func giveBack(_ lines: [Taken], epoch: Int32) async throws {
         try await keep(
             lines.map { line in
                 Kept(line, nil, detail: line.lastError)
@@ -223,7 +225,7 @@ package struct ImportLines: Sendable {
         )
     }
 
-    /// Moves imports on; returns how many went on.
+    /// Ends the stage of each import whose lines are all done; returns how many.
     package func settle() async throws -> Int {
         Int(try await pool.query("SELECT entitlement_sync.settle_imports()").one.decode(Int32.self))
     }

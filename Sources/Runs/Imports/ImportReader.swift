@@ -7,7 +7,7 @@ import ServiceLifecycle
 
 /// Asks the stores about the lines of imports, and writes those that an operator has approved.
 ///
-/// Both ask and judge alike: what was planned is judged again by the stores and the records of that moment.
+/// Before the approval and after it, the stores are asked and the line is judged in the same way.
 package struct ImportReader: Service {
     package typealias Read = @Sendable (NamedPurchase, ClaimedJob) async throws(ReadFailure) -> Reading
 
@@ -65,12 +65,12 @@ package struct ImportReader: Service {
         guard !taken.isEmpty else { return .again(ifAny: try await lines.settle()) }
         do {
             guard try await work(taken, epoch: epoch) else {
-                try await lines.release(taken, epoch: epoch)
+                try await lines.giveBack(taken, epoch: epoch)
                 return .idle
             }
         } catch {
             // A task of its own, because this one may be cancelled.
-            try? await Task { try await lines.release(taken, epoch: epoch) }.value
+            try? await Task { try await lines.giveBack(taken, epoch: epoch) }.value
             guard !(error is CancellationError) else { return .idle }
             throw error
         }
