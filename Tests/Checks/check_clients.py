@@ -181,7 +181,7 @@ def documented():
 
 def check_retries(text):
     table, pauses, longest = documented()
-    start = re.search(r"as the documented table has it", text).end()
+    start = re.search(r'What follows a status: the table "Errors and limits"', text).end()
     body = text[start : start + 700]
     rows = [line for line in body.splitlines() if re.search(r"\b\d{3}\b", line)]
     for kind, pattern in (("fresh", "401"), ("asked", "429"), ("again", "502")):

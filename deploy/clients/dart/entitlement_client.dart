@@ -1,4 +1,4 @@
-// What an app asks entitlement-sync: what the user has, Restore, the hand-off of a new purchase, cases with support.
+// What an app asks entitlement-sync: what the user has, Restore, the proof of a new purchase, cases with support.
 // For Flutter on iOS and Android, with package:http.
 
 import 'dart:convert';
@@ -131,7 +131,7 @@ typedef OnStep = void Function(Step step, {double? seconds, Restore? restore});
 
 sealed class Failure implements Exception {}
 
-/// No connection, or no answer after all tries.
+/// No connection, or no answer after all tries. `retryAfterSeconds`: the pause that was due when it gave up.
 class NoAnswer extends Failure {
   NoAnswer([this.retryAfterSeconds]);
   final double? retryAfterSeconds;
@@ -149,7 +149,7 @@ class Refused extends Failure {
 
 enum _Next { done, freshToken, waitAsAsked, again, refused }
 
-/// What follows a status, as the documented table has it.
+/// What follows a status: the table "Errors and limits" in entitlement-sync's http.md.
 _Next _next(int? status) => switch (status) {
       null || 408 || 500 || 502 || 504 => _Next.again,
       >= 200 && < 300 => _Next.done,
@@ -217,7 +217,7 @@ class Entitlements {
   Future<Access> entitlement() async {
     final asked = _generation;
     try {
-      final json = await _send('GET', '/entitlement', tries: 2, hasAnswerOnDisk: true);
+      final json = await _send('GET', '/entitlement', tries: 2, mayAnswerFromDisk: true);
       final access = _read(json, Access.new);
       try {
         final kept = jsonEncode({'user': user, 'at': now().millisecondsSinceEpoch, 'answer': json});
@@ -229,7 +229,7 @@ class Entitlements {
           whole.deleteSync();
         }
       } on FileSystemException {
-        // A full disk keeps no answer back.
+        // If it can't be written, the answer is returned all the same.
       }
       return access;
     } on NoAnswer {
@@ -258,16 +258,16 @@ class Entitlements {
     if (file.existsSync()) file.deleteSync();
   }
 
-  /// Hands a new purchase over: the same call as Restore. Complete the purchase where the ending is `unlocked` and
+  /// Sends the proof of a new purchase: the same call as Restore. Complete the purchase where the ending is `unlocked` and
   /// `restore.products` has its product.
   Future<Shown> afterPurchase(Proof proof, {OnStep onStep = _ignore}) =>
       restore(proofs: [proof], origin: 'paywall', onStep: onStep);
 
-  /// Restores with what the device can show.
+  /// Restores with what the device can show: sends the first 20 proofs.
   ///
-  /// `askStore` asks the store first, and gives the code of its library's error, never its text: `Purchases.restorePurchases()`,
-  /// `InAppPurchase.instance.restorePurchases()`. Throws [SignIn] and [Refused]; an outage ends in `tryAgain`, or in
-  /// null once the restore was taken.
+  /// `askStore` asks the store first, and gives the name or code of its library's error, never its text:
+  /// `Purchases.restorePurchases()`, `InAppPurchase.instance.restorePurchases()`. Throws [SignIn] and [Refused]; an outage
+  /// ends in `tryAgain`, or in null once the restore was taken.
   Future<Shown> restore({
     List<Proof> proofs = const [],
     Future<String?> Function()? askStore,
@@ -331,7 +331,7 @@ class Entitlements {
     Json? body,
     OnStep onStep = _ignore,
     int? tries,
-    bool hasAnswerOnDisk = false,
+    bool mayAnswerFromDisk = false,
   }) async {
     final random = Random.secure();
     final key = [for (var count = 0; count < 4; count++) random.nextInt(1 << 32).toRadixString(16).padLeft(8, '0')].join();
@@ -353,9 +353,9 @@ class Entitlements {
       } catch (_) {
         answer = null; // No connection, or no token without one.
       }
-      // A proxy's word on the way is not the service's, and what is on disk says more.
+      // Not an answer of the service but of a proxy: what is on disk is shown in its place.
       final type = answer?.headers['content-type'] ?? '';
-      final isNoWord = hasAnswerOnDisk && !type.startsWith('application/problem+json');
+      final isNoWord = mayAnswerFromDisk && !type.startsWith('application/problem+json');
       var wait = _pauses[min(attempt, _pauses.length) - 1];
       switch (_next(answer?.statusCode)) {
         case _Next.done:

@@ -1,4 +1,4 @@
-// What an app asks entitlement-sync: what the user has, Restore, the hand-off of a new purchase, cases with support.
+// What an app asks entitlement-sync: what the user has, Restore, the proof of a new purchase, cases with support.
 // For Android (API 26) with kotlinx-coroutines and com.android.billingclient:billing-ktx 8.
 
 package entitlementsync
@@ -111,7 +111,7 @@ sealed class Step {
 }
 
 sealed class Failure(text: String) : Exception(text) {
-    /** No connection, or no answer after all tries. */
+    /** No connection, or no answer after all tries. `retryAfterSeconds`: the pause that was due when it gave up. */
     class NoAnswer(val retryAfterSeconds: Double? = null) : Failure("no answer")
     /** A fresh token was not taken either. */
     class SignIn : Failure("sign in")
@@ -141,7 +141,7 @@ class Entitlements(
     suspend fun entitlement(): Access {
         val asked = generation
         return try {
-            val answer = send("GET", "/entitlement", tries = 2, hasAnswerOnDisk = true)
+            val answer = send("GET", "/entitlement", tries = 2, mayAnswerFromDisk = true)
             val access = read(answer, ::Access)
             keep(answer, asked)
             access
@@ -163,7 +163,7 @@ class Entitlements(
     @Synchronized private fun keep(answer: String, asked: Int) {
         if (asked != generation) return
         val kept = JSONObject().put("user", user).put("at", now().toEpochMilli()).put("answer", JSONObject(answer))
-        // A full disk keeps no answer back.
+        // If it can't be written, the answer is returned all the same.
         val whole = try { File.createTempFile("access", ".new", file.absoluteFile.parentFile) } catch (_: IOException) { return }
         try { whole.writeText(kept.toString()); whole.renameTo(file) } catch (_: IOException) {} finally { whole.delete() }
     }
@@ -174,13 +174,14 @@ class Entitlements(
         file.delete()
     }
 
-    /** Hands a new purchase over: the same call as Restore. */
+    /** Sends the proof of a new purchase: the same call as Restore. */
     suspend fun afterPurchase(proof: Proof, onStep: (Step) -> Unit = {}): Shown =
         restore(listOf(proof), origin = "paywall", onStep = onStep)
 
     /**
-     * Restores with what the device can show; `clientError` is the name of the store library's error, never its text. Throws
-     * [Failure.SignIn] and [Failure.Refused]; an outage ends in [Ending.TRY_AGAIN], or in null once the restore was taken.
+     * Restores with what the device can show: sends the first 20 proofs. `clientError`: the name of the store library's error,
+     * never its text. Throws [Failure.SignIn] and [Failure.Refused]; an outage ends in [Ending.TRY_AGAIN], or in null once the
+     * restore was taken.
      */
     suspend fun restore(
         proofs: List<Proof>, clientError: String? = null, origin: String = "profile", onStep: (Step) -> Unit = {},
@@ -233,7 +234,7 @@ class Entitlements(
 
     private enum class Next { DONE, FRESH_TOKEN, WAIT_AS_ASKED, AGAIN, REFUSED }
 
-    /** What follows a status, as the documented table has it. */
+    /** What follows a status: the table "Errors and limits" in entitlement-sync's http.md. */
     private fun next(status: Int?) = when (status) {
         null, 408, 500, 502, 504 -> Next.AGAIN
         in 200..299 -> Next.DONE
@@ -248,7 +249,7 @@ class Entitlements(
     /** Sends a request, and again as the table says, always under the same idempotency key. */
     private suspend fun send(
         method: String, path: String, body: JSONObject? = null, onStep: (Step) -> Unit = {}, tries: Int = PAUSES.size + 1,
-        hasAnswerOnDisk: Boolean = false,
+        mayAnswerFromDisk: Boolean = false,
     ): String {
         val key = UUID.randomUUID().toString()
         var attempt = 0
@@ -260,8 +261,8 @@ class Entitlements(
                 asksFresh = false
                 withContext(Dispatchers.IO) { ask(method, path, body, key, bearer) }
             } catch (cancelled: CancellationException) { throw cancelled } catch (_: Exception) { null }
-            // A proxy's word on the way is not the service's, and what is on disk says more.
-            val isNoWord = hasAnswerOnDisk && answer?.isProblem != true
+            // Not an answer of the service but of a proxy: what is on disk is shown in its place.
+            val isNoWord = mayAnswerFromDisk && answer?.isProblem != true
             var wait = PAUSES[minOf(attempt, PAUSES.size - 1)]
             when (next(answer?.status)) {
                 Next.DONE -> return answer?.text ?: ""

@@ -1,4 +1,4 @@
-// What an app asks entitlement-sync: what the user has, Restore, the hand-off of a new purchase, cases with support.
+// What an app asks entitlement-sync: what the user has, Restore, the proof of a new purchase, cases with support.
 // For browsers and Node, and for React Native where it has crypto.randomUUID; no dependencies.
 
 export interface Proof { store: "app_store" | "google_play" | "onside"; kind: string; value: string }
@@ -46,9 +46,14 @@ export interface Shown { ending: Ending | null; restore: Restore | null }
 export type Step = { step: "sending" | "checking" } | { step: "waiting"; seconds: number }
     | { step: "still_checking"; restore: Restore }
 
-/** `no_answer`: no connection, or none after all tries. `sign_in`: a fresh token was not taken either. `refused`: for the developer. */
+/**
+ * `no_answer`: no connection, or none after all tries; `retryAfterSeconds`: the pause that was due when it gave up. `sign_in`: a
+ * fresh token was not taken either. `refused`: for the developer.
+ */
 export class Failure extends Error {
-    constructor(readonly kind: "no_answer" | "sign_in" | "refused", readonly seconds?: number, readonly problem?: Problem) {
+    constructor(
+        readonly kind: "no_answer" | "sign_in" | "refused", readonly retryAfterSeconds?: number, readonly problem?: Problem,
+    ) {
         super(kind)
     }
 }
@@ -88,7 +93,7 @@ const longestPause = 60
 const polls = 6
 const place = "entitlement-sync"
 
-/** What follows a status, as the documented table has it. */
+/** What follows a status: the table "Errors and limits" in entitlement-sync's http.md. */
 function next(status: number | null): "done" | "freshToken" | "waitAsAsked" | "again" | "refused" {
     if (status === null || [408, 500, 502, 504].includes(status)) return "again"
     if (status >= 200 && status < 300) return "done"
@@ -116,7 +121,7 @@ export class Entitlements {
             const kept = JSON.stringify({ user: this.settings.user, at: this.now(), answer: access })
             this.writes = this.writes.then(async () => {
                 if (generation !== this.generation) return
-                try { await this.settings.disk.setItem(place, kept) } catch { /* A full disk keeps no answer back. */ }
+                try { await this.settings.disk.setItem(place, kept) } catch { /* The answer is returned all the same. */ }
             })
             await this.writes
             return access
@@ -148,7 +153,7 @@ export class Entitlements {
     }
 
     /**
-     * Hands a new purchase over: the same call as Restore. Finish the transaction where the ending is `unlocked` and
+     * Sends the proof of a new purchase: the same call as Restore. Finish the transaction where the ending is `unlocked` and
      * `restore.products` has its product.
      */
     afterPurchase(proof: Proof, onStep?: (step: Step) => void): Promise<Shown> {
@@ -156,8 +161,9 @@ export class Entitlements {
     }
 
     /**
-     * Restores with what the device can show; `clientError` is the code of the store library's error, never its text.
-     * Throws `Failure` `sign_in` and `refused`; an outage ends in `tryAgain`, or in null once the restore was taken.
+     * Restores with what the device can show: sends the first 20 proofs. `clientError`: the name or code of the store library's
+     * error, never its text. Throws `Failure` `sign_in` and `refused`; an outage ends in `tryAgain`, or in null once the
+     * restore was taken.
      */
     async restore(
         proofs: Proof[] = [],
@@ -210,7 +216,7 @@ export class Entitlements {
     /** Sends a request, and again as the table says, always under the same idempotency key. */
     private async send<Answer>(
         method: "GET" | "POST", path: string, body?: object, onStep?: (step: Step) => void, tries = pauses.length + 1,
-        hasAnswerOnDisk = false,
+        mayAnswerFromDisk = false,
     ): Promise<Answer> {
         const headers: Record<string, string> = body
             ? { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID() } : {}
@@ -227,7 +233,7 @@ export class Entitlements {
                 answer = await fetch(this.settings.api + path, request)
                 text = await answer.text()
             } catch { answer = null } finally { clearTimeout(timer) }
-            // A proxy's word on the way is not the service's, and what is on disk says more.
+            // Not an answer of the service but of a proxy: what is on disk is shown in its place.
             const isProblem = answer?.headers.get("Content-Type")?.startsWith("application/problem+json") ?? false
             let wait = pauses[Math.min(attempt, pauses.length) - 1]!
             switch (next(answer && answer.status)) {
@@ -235,13 +241,13 @@ export class Entitlements {
                     // A page of a proxy is no answer.
                     try { return JSON.parse(text) } catch { throw new Failure("no_answer") }
                 case "refused": {
-                    if (hasAnswerOnDisk && !isProblem) throw new Failure("no_answer")
+                    if (mayAnswerFromDisk && !isProblem) throw new Failure("no_answer")
                     let problem: Problem = { type: "", status: answer!.status }
                     try { problem = JSON.parse(text) } catch { /* The status says it. */ }
                     throw new Failure("refused", undefined, problem)
                 }
                 case "freshToken":
-                    if (wasRenewed) throw new Failure(hasAnswerOnDisk && !isProblem ? "no_answer" : "sign_in")
+                    if (wasRenewed) throw new Failure(mayAnswerFromDisk && !isProblem ? "no_answer" : "sign_in")
                     asksFresh = wasRenewed = true
                     attempt--
                     continue

@@ -62,5 +62,5 @@ try {
     }
 } catch (failure) {
     if (!(failure instanceof Failure)) throw failure
-    say({ failure: failure.kind, seconds: failure.seconds, type: failure.problem?.type, field: failure.problem?.field })
+    say({ failure: failure.kind, seconds: failure.retryAfterSeconds, type: failure.problem?.type, field: failure.problem?.field })
 }

@@ -4,7 +4,7 @@ import Foundation
     import FoundationNetworking
 #endif
 
-/// What an app asks entitlement-sync: what the user has, Restore, the hand-off of a new purchase, cases with support.
+/// What an app asks entitlement-sync: what the user has, Restore, the proof of a new purchase, cases with support.
 public struct Entitlements: Sendable {
     /// Where the routes begin: `https://api.example.com/v1`, or `…/v1/apps/NAME`.
     public var api: URL
@@ -49,7 +49,7 @@ public struct Entitlements: Sendable {
     public func entitlement() async throws -> Access {
         let generation = await disk.generation
         do {
-            let data = try await send("GET", "/entitlement", tries: 2, hasAnswerOnDisk: true)
+            let data = try await send("GET", "/entitlement", tries: 2, mayAnswerFromDisk: true)
             let access = try Self.decode(Access.self, data)
             if let kept = try? JSONEncoder().encode(Kept(user: user, at: now(), answer: data)) {
                 await disk.keep(kept, in: file, of: generation)
@@ -67,7 +67,7 @@ public struct Entitlements: Sendable {
 
         func keep(_ answer: Data, in file: URL, of generation: Int) {
             guard generation == self.generation else { return }
-            // A fresh install has no Application Support yet; and a full disk keeps no answer back.
+            // A fresh install has no Application Support yet. An answer that can't be written is returned all the same.
             let folder = file.deletingLastPathComponent()
             try? FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             try? answer.write(to: file, options: .atomic)
@@ -96,14 +96,16 @@ public struct Entitlements: Sendable {
 
     // MARK: Restore, and after a purchase
 
-    /// Hands a new purchase over: the same call as Restore.
+    /// Sends the proof of a new purchase: the same call as Restore.
     ///
     /// Finish the transaction where the ending is `unlocked` and `restore.products` has its product.
     public func afterPurchase(_ proof: Proof, onStep: OnStep = { _ in }) async throws -> Shown {
         try await restore([proof], origin: "paywall", onStep: onStep)
     }
 
-    /// Restores with what the device can show; `clientError` is the code of the store library's error, never its text.
+    /// Restores with what the device can show: sends the first 20 proofs.
+    ///
+    /// `clientError`: the name or code of the store library's error, never its text.
     ///
     /// - Throws: `Failure.signIn`, `.refused`; an outage ends in `tryAgain`, or in `nil` once the restore was taken.
     public func restore(
@@ -165,7 +167,7 @@ public struct Entitlements: Sendable {
 
     // MARK: Requests
 
-    /// What follows a status, as the documented table has it.
+    /// What follows a status: the table "Errors and limits" in entitlement-sync's http.md.
     enum Next { case done, freshToken, waitAsAsked, again, refused }
 
     static func next(_ status: Int?) -> Next {
@@ -186,7 +188,7 @@ public struct Entitlements: Sendable {
         _ body: Data? = nil,
         _ onStep: OnStep = { _ in },
         tries: Int = pauses.count + 1,
-        hasAnswerOnDisk: Bool = false
+        mayAnswerFromDisk: Bool = false
     ) async throws -> Data {
         guard let url = URL(string: api.absoluteString + path) else { throw Failure.noAnswer(retryAfter: nil) }
         var request = URLRequest(url: url, timeoutInterval: 35)
@@ -207,18 +209,18 @@ public struct Entitlements: Sendable {
                 let (received, response) = try await URLSession.shared.data(for: request)
                 (data, answer) = (received, response as? HTTPURLResponse)
             } catch { try Task.checkCancellation() }
-            // A proxy's word on the way is not the service's, and what is on disk says more.
+            // Not an answer of the service but of a proxy: what is on disk is shown in its place.
             let isProblem = answer?.mimeType == "application/problem+json"
             var wait = Self.pauses[min(attempt, Self.pauses.count - 1)]
             switch Self.next(answer?.statusCode) {
             case .done: return data
             case .refused:
-                guard isProblem || !hasAnswerOnDisk else { throw Failure.noAnswer(retryAfter: nil) }
+                guard isProblem || !mayAnswerFromDisk else { throw Failure.noAnswer(retryAfter: nil) }
                 let problem = try? JSONDecoder().decode(Problem.self, from: data)
                 throw Failure.refused(problem ?? Problem(type: "", status: answer?.statusCode ?? 0))
             case .freshToken:
                 guard !wasRenewed else {
-                    throw isProblem || !hasAnswerOnDisk ? Failure.signIn : .noAnswer(retryAfter: nil)
+                    throw isProblem || !mayAnswerFromDisk ? Failure.signIn : .noAnswer(retryAfter: nil)
                 }
                 (asksFresh, wasRenewed) = (true, true)
                 continue
@@ -271,7 +273,7 @@ extension Entitlements {
     }
 
     public enum Failure: Error, Sendable {
-        /// No connection, or no answer after all tries; `retryAfter` in seconds.
+        /// No connection, or no answer after all tries; `retryAfter`: the pause that was due when it gave up, in seconds.
         case noAnswer(retryAfter: Double?)
         /// A fresh token was not taken either.
         case signIn
@@ -373,14 +375,14 @@ extension Entitlements {
             for await result in StoreKit.Transaction.currentEntitlements {
                 proofs.append(Proof(value: result.jwsRepresentation))
             }
-            // Says which store account is on the device, also that of a person who bought nothing.
+            // Names the store account of the device, even if nothing was bought with it.
             if let app = try? await AppTransaction.shared {
                 proofs = proofs.prefix(19) + [Proof(kind: "app_transaction", value: app.jwsRepresentation)]
             }
             return try await restore(proofs, clientError: clientError, onStep: onStep)
         }
 
-        /// After `product.purchase(options: [.appAccountToken(…)])`.
+        /// After `product.purchase(options: [.appAccountToken(…)])`, with the transaction of its `success`.
         public func afterPurchase(
             _ result: VerificationResult<StoreKit.Transaction>,
             onStep: OnStep = { _ in }
@@ -391,7 +393,7 @@ extension Entitlements {
         }
 
         /// What the store gives the app by itself, from `Transaction.unfinished` and `Transaction.updates`: finishes what gives
-        /// nothing any more, and hands the rest over in one restore, 20 at most; `nil` where nothing is left to hand over.
+        /// nothing any more, and sends the proofs of the rest in one restore, 20 at most; `nil` where nothing is left to send.
         @discardableResult
         public func afterUpdates(_ results: [VerificationResult<StoreKit.Transaction>]) async throws -> Shown? {
             var rest: [VerificationResult<StoreKit.Transaction>] = []
