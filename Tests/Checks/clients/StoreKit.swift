@@ -33,7 +33,19 @@ public struct AppTransaction: Sendable {
     public static var shared: VerificationResult<AppTransaction> { get async throws { throw Missing() } }
 }
 
-public struct Product: Sendable {}
+public struct Product: Sendable {
+    public struct PurchaseOption: Hashable, Sendable {
+        public static func appAccountToken(_ token: UUID) -> PurchaseOption { PurchaseOption() }
+    }
+
+    public enum PurchaseResult: Sendable {
+        case success(VerificationResult<Transaction>)
+        case userCancelled
+        case pending
+    }
+
+    public func purchase(options: Set<PurchaseOption> = []) async throws -> PurchaseResult { .pending }
+}
 
 public enum AppStore {
     public static func sync() async throws {}
