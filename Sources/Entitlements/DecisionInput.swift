@@ -94,6 +94,22 @@ package enum GrantState: String, Sendable, CaseIterable {
     case none, active, past
 }
 
+/// A grant that is in force.
+package struct ActiveGrant: Hashable, Sendable {
+    /// `nil`: for good.
+    package var until: Instant?
+    /// Who gave it: `grant` stands for our own people.
+    package var source: String
+    /// The team's name for what it gives; `nil`: access without a name.
+    package var entitlement: String?
+
+    package init(until: Instant?, source: String, entitlement: String? = nil) {
+        self.until = until
+        self.source = source
+        self.entitlement = entitlement
+    }
+}
+
 /// Whether the user's sandbox purchases count.
 package enum SandboxState: String, Sendable, CaseIterable {
     case none, allowed, past
