@@ -10,7 +10,7 @@ package enum EntitlementJSON {
             object.add("store", held.store)
             object.add("source", held.source)
             object.add("product_id", held.productID)
-            object.add("ends_at", held.endsAt.map { RFC3339.text($0) })
+            object.add("ends_at", text(held.endsAt))
             object.add("will_renew", held.willRenew)
             if held.environment != "production" { object.add("environment", held.environment) }
             if held.isAtRisk { object.add("at_risk", true) }
@@ -24,28 +24,42 @@ package enum EntitlementJSON {
             object.add(orNull: "store", held.store)
             object.add(orNull: "source", held.source)
             object.add(orNull: "product_id", held.productID)
-            object.add(orNull: "ends_at", held.endsAt.map { RFC3339.text($0, inSeconds: true) })
+            object.add(orNull: "ends_at", text(held.endsAt, inSeconds: true))
             object.add(orNull: "will_renew", held.willRenew)
         }
     }
 
     /// Reads what `record` wrote; throws a `DecodingError` for anything else.
     package static func read(record: String) throws -> [HeldEntitlement] {
-        try JSONDecoder().decode([Item].self, from: Data(record.utf8)).map(\.held)
+        try JSONDecoder().decode([Item].self, from: Data(record.utf8)).map { try $0.held() }
+    }
+
+    /// From the year 10000 on a time has no text that can be read again.
+    private static let noEnd = Instant(microseconds: 253_402_300_800_000_000)
+
+    /// An end; `nil`: there is none.
+    private static func text(_ end: Instant?, inSeconds: Bool = false) -> String? {
+        end.flatMap { $0 < noEnd ? RFC3339.text($0, inSeconds: inSeconds) : nil }
     }
 
     private struct Item: Decodable {
         var id, store, source, product_id, ends_at, environment: String?
         var will_renew, at_risk: Bool?
 
-        var held: HeldEntitlement {
+        func held() throws -> HeldEntitlement {
             var held = HeldEntitlement()
             held.name = id
             held.store = store
             held.source = source
             held.productID = product_id
             held.environment = environment ?? (store == nil ? nil : "production")
-            held.endsAt = ends_at.flatMap(RFC3339.instant)
+            held.endsAt = try ends_at.map { text -> Instant in
+                // A grant may end beyond the years of stores' answers.
+                guard let end = RFC3339.receiptInstant(text) else {
+                    throw DecodingError.dataCorrupted(.init(codingPath: [], debugDescription: "ends_at: no time"))
+                }
+                return end
+            }
             held.willRenew = will_renew
             held.isAtRisk = at_risk ?? false
             return held

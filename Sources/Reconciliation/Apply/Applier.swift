@@ -271,7 +271,9 @@ package final class Applier: Service {
 ///
 /// What passes by itself (a lost connection, a deadlock, a lock that was not to be had) does not.
 package func spoilsBatch(_ error: any Error) -> Bool {
-    guard let error = error as? PostgresError else { return error is LedgerRace || error is AdapterFault }
+    guard let error = error as? PostgresError else {
+        return error is LedgerRace || error is AdapterFault || error is DecodingError
+    }
     switch error.code {
     case .decoding, .protocolViolation: return true
     case .serverError: return !error.isRetryable && !error.isConnectionFailure && error.sqlState != "55P03"
