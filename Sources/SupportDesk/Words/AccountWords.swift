@@ -23,11 +23,11 @@ package enum AccountWords {
         }
         if let users = facts.purchaseUsers {
             lines.append(
-                ("The store account that the purchase was bought with is known of \(accounts(users)).", .known)
+                ("\(known(users)) to have the store account that the purchase was bought with.", .known)
             )
         }
         if let users = facts.claimantUsers, facts.relation != "same" {
-            lines.append(("The store account of the claimant is known of \(accounts(users)).", .known))
+            lines.append(("\(known(users)) to have the store account of the claimant.", .known))
         }
         let since = facts.signedInAt.map { " since \($0.prefix(16).replacing("T", with: " ")) UTC" } ?? ""
         if let provider = facts.provider {
@@ -38,11 +38,11 @@ package enum AccountWords {
         return lines
     }
 
-    private static func accounts(_ users: Int) -> String {
+    private static func known(_ users: Int) -> String {
         switch users {
-        case 1: "one of our accounts"
-        case 100...: "100 of our accounts or more"
-        default: "\(users) of our accounts"
+        case 1: "1 of our users is known"
+        case 100...: "100 of our users or more are known"
+        default: "\(users) of our users are known"
         }
     }
 }
