@@ -7,13 +7,13 @@ package import Queue
 
 /// Opens tickets about other users' purchases under the store accounts of claimants' devices.
 ///
-/// Their claimants must not learn of them. So it begins a while after a restore has been answered: within that transaction, the
-/// time of the answer would tell.
+/// A claimant must not learn of such a ticket. So the search begins after the restore was answered: inside that transaction it
+/// would make the answer slower, which shows that there is something.
 package struct AccountSearch: Sendable {
     /// How long after a restore's transaction the search begins, and how long after a worker has seen that it is due: the
     /// transaction may have been committed late.
     private static let delay = Duration.milliseconds(300)
-    /// The searches of one transaction.
+    /// The most searches in one transaction.
     private static let most: Int32 = 100
     /// How often one search is tried.
     private static let tries: Int32 = 10
@@ -76,7 +76,7 @@ package struct AccountSearch: Sendable {
         }
     }
 
-    /// Whether searches wait, now or later; one that has failed is not waited for.
+    /// Whether searches wait, now or later; a search that failed before does not count.
     package func hasOpen() async throws(PostgresError) -> Bool {
         let rows = try await pool.query(
             """
@@ -135,7 +135,7 @@ package struct AccountSearch: Sendable {
 
     /// Opens the tickets of searches; returns whether it was this worker's turn.
     ///
-    /// Of each account the purchase that tells most gets the ticket: one that gives access, else the newest.
+    /// For each account, the newest purchase that gives access gets the ticket; if none does, the newest.
     private func search(_ due: [Due]) async throws -> Bool {
         try await pool.withTransaction { connection in
             let rows = try await connection.query("SELECT pg_try_advisory_xact_lock(\(Self.lock))")
