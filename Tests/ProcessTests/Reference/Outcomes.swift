@@ -86,7 +86,7 @@ extension Rule {
         case .accountGone: Meaning("the host has no such user any more")
         case .notEligible: Meaning("the account's status allows no access", "change the status if it is wrong")
         case .storeAccess: Meaning("a store says that a purchase gives access")
-        case .grantAccess: Meaning("a grant by the team's own people gives access")
+        case .grantAccess: Meaning("a grant gives access: by the team's own people, or paid elsewhere")
         case .ownerFollowedRevenuecat: Meaning("RevenueCat names this user as the customer; the purchase moved here")
         case .clientLoginDiscarded: Meaning("the user dismissed the store's sign-in", "sign in to the store")
         case .clientAppNotRegistered:
