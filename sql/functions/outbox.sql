@@ -39,10 +39,11 @@ BEGIN
     IF NOT leads('claims', held) OR EXISTS (SELECT FROM control AS c WHERE c.name = 'all' AND c.paused) THEN RETURN; END IF;
     RETURN QUERY
     SELECT f.user_key, f.version, f.is_check, f.attempt, f.user_id, e.names,
-           -- The last second of the year 9999: there is no end.
-           coalesce(extract(epoch FROM least(greatest(e.until, CASE WHEN e.is_beyond
-                                                                    THEN greatest(f.next_check_at, now()) + interval '1 day' END),
-                                             '9999-12-31 23:59:59+00'))::bigint, 0),
+           CASE WHEN e.until IS NULL THEN 0
+                -- The last second of the year 9999: there is no end.
+                ELSE extract(epoch FROM least(greatest(e.until, CASE WHEN e.is_beyond
+                                                                     THEN greatest(f.next_check_at, now()) + interval '1 day' END),
+                                              '9999-12-31 23:59:59+00'))::bigint END,
            coalesce(e.is_beyond, false)
       -- Two lists, each of them in its index's order.
       FROM (SELECT c.* FROM (
