@@ -117,14 +117,14 @@ package struct SetupChecks {
     private static func workers(_ workers: [SetupRecords.Workers]) -> Check {
         let words = workers.map {
             "\($0.count) of version \($0.version) in mode \($0.mode ?? "unknown")"
-                + ", with the stores \($0.stores ?? "unknown")"
+                + ", with the stores \($0.stores ?? "unknown")\($0.sandbox == "off" ? " and SANDBOX=off" : "")"
         }
         return Check(
             name: "worker_modes",
             ok: workers.count < 2,
             detail: workers.isEmpty
                 ? "no worker is alive" : "workers that are alive: \(words.joined(separator: "; "))",
-            fix: "Start all workers with the same MODE, stores and build; else chance says which of them decides."
+            fix: "Start all workers with the same MODE, SANDBOX, stores and build; else chance says which of them decides."
         )
     }
 

@@ -23,16 +23,17 @@ package struct SetupRecords: Sendable {
         package var mode: String?
         /// The names of the stores that they ask, with commas between them.
         package var stores: String?
+        package var sandbox: String?
         package var count: Int64
     }
 
-    /// How many workers are alive by version, mode and stores.
+    /// How many workers are alive by version, mode, stores and whose sandbox purchases count.
     package func workers() async throws -> [Workers] {
         try await pool.query(
             """
-            SELECT w.version, w.mode, CASE w.stores WHEN '{}' THEN 'none' ELSE array_to_string(w.stores, ', ') END, count(*)
+            SELECT w.version, w.mode, CASE w.stores WHEN '{}' THEN 'none' ELSE array_to_string(w.stores, ', ') END, w.sandbox, count(*)
               FROM entitlement_sync.worker AS w
-             WHERE w.expires_at > clock_timestamp() GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3
+             WHERE w.expires_at > clock_timestamp() GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4
             """
         ).map { try $0.decode(into: Workers.init) }
     }

@@ -55,6 +55,42 @@ import UserRequests
         }
     }
 
+    @Test func `What a payer has ended is in no set, though the type waits for a second silence of the stores`()
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: none}"]) { world in
+            try await world.add("ann")
+            var setup = WorkerSetup()
+            setup.tells = true
+            let id = try await world.put("ann", "stripe", "sub_1", "300 days")
+            try await world.work(setup)
+            #expect(try await world.held(by: "ann") == ["stripe"])
+            #expect(try await world.end("stripe", "sub_1"))
+            try await world.work(setup)
+            #expect(try await world.decisions(about: "ann").last?.rule == "first_absence")
+            #expect(try await world.type(of: "ann") == "subscriber")
+            #expect(try await world.held(by: "ann") == [])
+            #expect(
+                try await world.number(
+                    """
+                    SELECT count(*) FROM entitlement_sync.outbox AS o
+                     WHERE o.topic = 'entitlements.changed' AND o.data -> 'after' = '[]'
+                    """
+                ) == 1
+            )
+
+            // What our own people have revoked stays on record once the payer gives it again.
+            try await world.put("ann", "stripe", "sub_1", "300 days")
+            try await world.work(setup)
+            #expect(try await world.controls.revoke(id))
+            try await world.work(setup)
+            #expect(try await world.held(by: "ann") == [])
+            try await world.put("ann", "stripe", "sub_1", "300 days")
+            let told = try await world.told(of: "ann").filter { $0 == "Grant \(id) was revoked." }
+            #expect(told.count == 1)
+        }
+    }
+
     @Test func `Erasing one payer's access leaves the other's`() async throws {
         try await World.with(customers: Self.lapsed) { world in
             try await world.add("ann", .subscriber)
@@ -271,6 +307,12 @@ private struct Replayed: CustomStringConvertible {
 }
 
 extension World {
+    /// Who gives a user access now, and has sold nothing for it.
+    fileprivate func held(by user: String) async throws -> [String] {
+        try await pool.query("SELECT e.source FROM entitlement_sync.entitlement_status AS e WHERE e.user_id = \(user)")
+            .map { try $0.decode(String.self) }
+    }
+
     /// Records access as the host's backend does.
     @discardableResult
     fileprivate func put(_ user: String, _ source: String, _ id: String, _ time: String) async throws -> Int64 {

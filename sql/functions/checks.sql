@@ -190,8 +190,11 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
         -- What was changed goes on as the row that it became.
         SELECT g.revoked_at, g.id, 'grant',
                CASE WHEN g.is_asked THEN format('The host no longer says that %s gives access until then.', g.source)
-                    ELSE format('Grant %s was revoked.', g.id) END
-          FROM "grant" AS g JOIN me USING (user_key) WHERE g.revoked_at IS NOT NULL AND g.version_of IS NULL
+                    ELSE format('Grant %s was revoked.', coalesce(g.version_of, g.id)) END
+          FROM "grant" AS g JOIN me USING (user_key)
+         WHERE g.revoked_at IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM "grant" AS n
+                            WHERE g.version_of IN (n.id, n.version_of) AND n.user_key = g.user_key AND n.created_at = g.revoked_at)
         UNION ALL
         SELECT e.at, e.id, 'ticket',
                format('Ticket %s (%s) %s.', reference_of('T', t.uid), t.kind,

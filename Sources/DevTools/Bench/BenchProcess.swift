@@ -38,7 +38,8 @@ struct BenchProcess {
         [
             "REVENUECAT_API_KEY": "sk_bench", "REVENUECAT_PROJECT_ID": "projbench",
             "REVENUECAT_BASE_URL": "http://127.0.0.1:\(port)/v2", "REVENUECAT_REQUESTS_PER_MINUTE": "\(perMinute)",
-            "LOG_LEVEL": logLevel,
+            // A background check that happens to be due would promote a user before the restore that is measured.
+            "BACKGROUND_CHECK_DAYS": "0", "LOG_LEVEL": logLevel,
         ]
     }
 

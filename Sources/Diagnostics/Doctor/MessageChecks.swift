@@ -105,7 +105,7 @@ struct MessageChecks {
             """
             SELECT count(*) FILTER (WHERE NOT c.is_check AND c.due < 'infinity'), count(*) FILTER (WHERE c.is_check AND c.due < 'infinity'),
                    count(*) FILTER (WHERE c.due = 'infinity'),
-                   coalesce(extract(epoch FROM now() - min(c.due) FILTER (WHERE NOT c.is_check)), 0)::double precision,
+                   coalesce(extract(epoch FROM now() - min(c.due) FILTER (WHERE NOT c.is_check AND c.due < 'infinity')), 0)::double precision,
                    coalesce(max(c.last_error) FILTER (WHERE c.due < 'infinity' AND c.last_error <> 'no_account'), '')
               FROM entitlement_sync.firebase_claims AS c
             """

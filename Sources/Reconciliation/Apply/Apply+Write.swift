@@ -159,11 +159,16 @@ extension Apply {
     private func noteEntitlements(_ plan: inout BatchPlan) throws {
         for index in plan.effects.indices {
             let known = plan.effects[index].facts?.entitlements ?? "[]"
-            guard let held = plan.effects[index].held else { continue }
+            if plan.effects[index].held == nil, known == "[]" { continue }
+            var before: [HeldEntitlement]?
+            // What stores have not refuted stays. Who gives access without a purchase has said that it is over: with a grant in force there
+            // would be access.
+            if plan.effects[index].held == nil { before = try EntitlementJSON.read(record: known) }
+            let held = plan.effects[index].held ?? before?.filter { $0.source == nil } ?? []
             let record = EntitlementJSON.record(held)
             guard record != known else { continue }
-            let before = known == "[]" ? [] : try EntitlementJSON.read(record: known)
-            plan.effects[index].entitlements = EntitlementChange(from: before, to: held, record: record)
+            let former = try before ?? (known == "[]" ? [] : EntitlementJSON.read(record: known))
+            plan.effects[index].entitlements = EntitlementChange(from: former, to: held, record: record)
         }
     }
 

@@ -298,8 +298,9 @@ struct WorldHistory {
     /// - Returns: whether nobody is left to people.
     private static func settle(_ world: inout World) throws(Broken) -> Bool {
         var rules: [Rule?] = []
+        // Beyond the end of whatever was bought while the clock was 40 days ahead: what is paid for is not absent.
         for _ in 0..<4 {
-            world.clock = world.clock + day * 10
+            world.clock = world.clock + day * 15
             world.hasDispute = false
             rules = []
             for person in world.people.indices { rules.append(try world.apply(world.look(person, .reconcile))) }

@@ -1,3 +1,4 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import HTTPTypes
@@ -116,6 +117,11 @@ import Testing
                     "SELECT count(*) FROM entitlement_sync.firebase_claims AS c WHERE c.last_error = 'too_long'"
                 )
                 #expect(try await world.alarms().contains("claims_too_long"))
+                let check = await Doctor(pool: world.pool).checks().first { $0.name == "firebase_claims" }
+                #expect(
+                    check?.ok == false && check?.detail.contains("1 were given up") == true,
+                    "\(String(describing: check))"
+                )
                 #expect(world.simulator.claimWrites.isEmpty)
                 #expect(world.simulator.customClaims(of: "ann") == own(fits + 1) + "}")
                 world.simulator.setCustomClaims(own(fits) + "}", of: "ann")
