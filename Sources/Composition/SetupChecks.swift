@@ -124,7 +124,8 @@ package struct SetupChecks {
             ok: workers.count < 2,
             detail: workers.isEmpty
                 ? "no worker is alive" : "workers that are alive: \(words.joined(separator: "; "))",
-            fix: "Start all workers with the same MODE, SANDBOX, stores and build; else chance says which of them decides."
+            fix:
+                "Start all workers with the same MODE, SANDBOX, stores and build; else chance says which of them decides."
         )
     }
 
