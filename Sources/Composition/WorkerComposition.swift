@@ -51,7 +51,7 @@ package struct WorkerComposition {
             ? nil
             : accounts.map { accounts in
                 ClaimsWriter(
-                    lead: ScheduleComposition(runtime, pool: pool).leadership(of: .claims, lasting: .seconds(60)),
+                    lead: ScheduleComposition(runtime, pool: pool).leadership(of: .claims, lasting: ClaimsWriter.lead),
                     queue: ClaimsQueue(pool: pool),
                     accounts: accounts,
                     logger: runtime.logger
@@ -144,7 +144,7 @@ package struct ScheduleComposition {
         return plans ? [scheduler, planner()] : [scheduler]
     }
 
-    /// `lasting`: for how long, where a step may take longer than others do.
+    /// `lasting`: how long a leader may be silent, where that has to be longer than a worker's lease.
     func leadership(of duty: Leadership.Duty, lasting: Duration? = nil) -> Leadership {
         Leadership(
             pool: pool,

@@ -209,6 +209,6 @@ extension World {
 
     /// The lead of the one who keeps custom claims.
     func claimsLead(_ pool: PostgresPool) -> Leadership {
-        Leadership(pool: pool, duty: .claims, holder: "test", duration: .seconds(60))
+        Leadership(pool: pool, duty: .claims, holder: "test", duration: ClaimsWriter.lead)
     }
 }

@@ -22,9 +22,11 @@ package final class ClaimsWriter: Service {
     /// How often a user is tried whose account is not there, or whose claims are refused.
     private static let patience = 10
     /// Steps in a row in which nothing gets through, after which another process may try.
-    private static let failures = 6
+    private static let stepsInVain = 6
     /// How long this one leaves the lead to others then.
-    private static let rest = Duration.seconds(60)
+    private static let resignation = Duration.seconds(60)
+    /// For how long a process leads without a sign of life: three times what a request may take.
+    package static let lead = Duration.seconds(60)
 
     /// What came of one user's turn.
     enum Outcome: String, CaseIterable {
@@ -49,7 +51,7 @@ package final class ClaimsWriter: Service {
         /// The lead in which the first step has been made.
         var fence: Int64?
         /// Steps in a row in which nothing got through.
-        var failures = 0
+        var stepsInVain = 0
         /// Until when Firebase wants to be left alone.
         var waitsUntil: ContinuousClock.Instant?
     }
@@ -90,82 +92,78 @@ package final class ClaimsWriter: Service {
             }
             for try await failure in group { if let failure { failures.append(failure) } }
         }
-        guard due.isEmpty || failures.count < due.count else { return try afterFailure(failures) }
-        note(failures)
-        if !due.isEmpty { state.withLock { $0.failures = 0 } }
+        guard due.isEmpty || failures.count < due.count else { return try stepInVain(failures) }
+        rest(after: failures)
+        if !due.isEmpty { state.withLock { $0.stepsInVain = 0 } }
         return due.count == Self.width ? .zero : .seconds(1)
     }
 
     /// Nothing gets through: the other users need not be tried one by one.
-    private func afterFailure(_ failures: [ReadFailure]) throws -> Duration {
-        note(failures)
+    private func stepInVain(_ failures: [ReadFailure]) throws -> Duration {
+        rest(after: failures)
         let isOver = state.withLock { state in
-            state.failures += 1
-            guard state.failures >= Self.failures else { return false }
-            state.failures = 0
+            state.stepsInVain += 1
+            guard state.stepsInVain >= Self.stepsInVain else { return false }
+            state.stepsInVain = 0
             return true
         }
         // Another process may have the right key, or a way to Firebase.
-        if isOver { throw Leadership.Resignation(rest: Self.rest) }
+        if isOver { throw Leadership.Resignation(rest: Self.resignation) }
         return .seconds(5)
     }
 
-    private func note(_ failures: [ReadFailure]) {
+    /// Leaves Firebase alone for as long as it asks.
+    private func rest(after failures: [ReadFailure]) {
         guard let wait = failures.compactMap(\.retryAfter).max() else { return }
         state.withLock { $0.waitsUntil = .now + min(wait, .seconds(600)) }
     }
 
     /// Takes care of one user; returns what Firebase had against it.
     private func settle(_ due: ClaimsQueue.Due, before end: ContinuousClock.Instant) async throws -> ReadFailure? {
-        let failure: ReadFailure?
-        do throws(ReadFailure) {
-            let outcome = try await compare(due, before: end)
-            try await conclude(due, outcome)
-            failure = nil
-        } catch {
-            switch error.code {
-            case .interrupted: throw CancellationError()
-            // The step has taken too long: it is the user's turn again in the next one.
-            case .overtaken where ContinuousClock.now >= end: failure = nil
-            default:
-                try await postpone(due, after: error)
-                failure = error
-            }
+        var failure: ReadFailure?
+        switch await result(of: due, before: end) {
+        case .success(let outcome): try await conclude(due, outcome)
+        case .failure(let error) where error.code == .interrupted: throw CancellationError()
+        // The step has taken too long: it is the user's turn again in the next one.
+        case .failure(let error) where error.code == .overtaken && ContinuousClock.now >= end: break
+        case .failure(let error):
+            try await postpone(due, after: error)
+            failure = error
         }
         // This process stood still, and another one may have written meanwhile what is newer.
         if ContinuousClock.now >= end + lead.duration / 3 { try await queue.check(due.userKey) }
         return failure
     }
 
-    private func conclude(_ due: ClaimsQueue.Due, _ outcome: Outcome) async throws(ReadFailure) {
+    private func result(of due: ClaimsQueue.Due, before end: ContinuousClock.Instant) async -> Result<
+        Outcome, ReadFailure
+    > {
+        do throws(ReadFailure) { return .success(try await compare(due, before: end)) } catch { return .failure(error) }
+    }
+
+    private func conclude(_ due: ClaimsQueue.Due, _ outcome: Outcome) async throws {
         count(outcome)
-        do {
-            switch outcome {
-            case .tooLong:
-                try await queue.alarm(.tooLong)
-                try await queue.postpone(due, for: nil, error: outcome.rawValue)
-            // Accounts may be made after what was bought for them.
-            case .noAccount where !due.isCheck && due.attempt < Self.patience:
-                try await queue.postpone(due, for: .seconds(86_400), error: outcome.rawValue)
-            default: try await queue.end(due)
-            }
-        } catch { throw ReadFailure(.recordsUnavailable) }
+        switch outcome {
+        case .tooLong:
+            try await queue.alarm(.tooLong)
+            try await queue.postpone(due, for: nil, error: outcome.rawValue)
+        // Accounts may be made after what was bought for them.
+        case .noAccount where !due.isCheck && due.attempt < Self.patience:
+            try await queue.postpone(due, for: .seconds(86_400), error: outcome.rawValue)
+        default: try await queue.end(due)
+        }
     }
 
     private func postpone(_ due: ClaimsQueue.Due, after failure: ReadFailure) async throws {
         count(.failed)
-        let wait = OutboxDispatcher.wait(Int(due.attempt) + 1)
+        if failure.code == .unauthorized { try await queue.alarm(.refused) }
+        var wait: Duration? = OutboxDispatcher.wait(Int(due.attempt) + 1)
         switch failure.code {
-        // That is no user's trouble, and soon over for all.
-        case .unavailable, .timeout, .throttled, .recordsUnavailable:
-            try await queue.postpone(due, for: min(wait, .seconds(300)), error: failure.code.rawValue)
-        case .unauthorized:
-            try await queue.alarm(.refused)
-            try await queue.postpone(due, for: min(wait, .seconds(300)), error: failure.code.rawValue)
-        default:
-            let isOver = due.attempt >= Self.patience
-            try await queue.postpone(due, for: isOver ? nil : wait, error: failure.code.rawValue)
+        // No user's trouble, and soon over for all.
+        case .unauthorized, .unavailable, .timeout, .throttled: wait = wait.map { min($0, .seconds(300)) }
+        default: if due.attempt >= Self.patience { wait = nil }
         }
+        try await queue.postpone(due, for: wait, error: failure.code.rawValue)
     }
 
     /// Compares an account's claims with the user's access, and writes them until they agree.

@@ -159,17 +159,20 @@ extension Apply {
     private func noteEntitlements(_ plan: inout BatchPlan) throws {
         for index in plan.effects.indices {
             let known = plan.effects[index].facts?.entitlements ?? "[]"
-            if plan.effects[index].held == nil, known == "[]" { continue }
-            var before: [HeldEntitlement]?
-            // What stores have not refuted stays. Who gives access without a purchase has said that it is over: with a grant in force there
-            // would be access.
-            if plan.effects[index].held == nil { before = try EntitlementJSON.read(record: known) }
-            let held = plan.effects[index].held ?? before?.filter { $0.source == nil } ?? []
+            guard let held = try plan.effects[index].held ?? Self.unrefuted(of: known) else { continue }
             let record = EntitlementJSON.record(held)
             guard record != known else { continue }
-            let former = try before ?? (known == "[]" ? [] : EntitlementJSON.read(record: known))
+            let former = try EntitlementJSON.read(record: known)
             plan.effects[index].entitlements = EntitlementChange(from: former, to: held, record: record)
         }
+    }
+
+    /// What stays of a set that no store has refuted; `nil`: all of it.
+    ///
+    /// Grants do not stay: with one in force there would be access.
+    private static func unrefuted(of record: String) throws -> [HeldEntitlement]? {
+        let set = try EntitlementJSON.read(record: record)
+        return set.contains { $0.source != nil } ? set.filter { $0.source == nil } : nil
     }
 
     /// Whose custom claims are to be written, or compared because a check has just been made.

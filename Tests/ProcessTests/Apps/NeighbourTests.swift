@@ -37,7 +37,7 @@ struct NeighbourTests {
             _ = try await own.run("runs", "cancel", "1")
             _ = try await worker.stop()
             try site.write("golf", changing: Self.fast.mapValues { $0 })
-            try await site.untilReady(endpoint) { $0.status == 200 && $0.text.contains("app golf") == false }
+            try await site.untilAllReady(endpoint)
             let (beside, read) = try await Self.beside(golf) {
                 try await RestorePace.measure(callers, at: path, Self.rate, for: Self.seconds)
             }
