@@ -9,6 +9,8 @@ struct AppStoreSimulation: SimulatedStore {
     /// Test notifications that were requested, by their tokens.
     var tests: [String: AppStoreTestNotification] = [:]
     private(set) var accounts: [AppStoreAccount] = []
+    /// Each account's index, by its name.
+    private var indices: [String: Int] = [:]
     /// What the request's customer has at RevenueCat, for each environment at most one account.
     var shared: [AppStoreAccount] = [] {
         didSet {
@@ -44,22 +46,25 @@ struct AppStoreSimulation: SimulatedStore {
     ///
     /// - Throws: `ScenarioError` where another account has one of its ids.
     mutating func put(_ customer: AppStoreCustomerScenario, nowMs: Int64) throws {
-        let index = accounts.firstIndex { $0.id == customer.id }
-        let before = index.map { accounts[$0] }
+        let index = indices[customer.id] ?? accounts.endIndex
+        let before = index < accounts.endIndex ? accounts[index] : nil
         let account = AppStoreAccount(customer, nowMs: nowMs, sequence: &sequence, replacing: before)
         for id in account.ids.sorted() {
-            if let other = owners[account.side]?[id], accounts[other].id != account.id {
+            if let other = owners[account.side]?[id], other != index {
                 throw ScenarioError(
                     keyPath: "app_store.customers",
                     message: "use the id \"\(id)\" twice (\(accounts[other].id), \(account.id))"
                 )
             }
         }
-        if let index { accounts[index] = account } else { accounts.append(account) }
-        owners = [:]
-        for (index, account) in accounts.enumerated() {
-            for id in account.ids { owners[account.side, default: [:]][id] = index }
+        if let before {
+            for id in before.ids { owners[before.side]?[id] = nil }
+            accounts[index] = account
+        } else {
+            accounts.append(account)
+            indices[account.id] = index
         }
+        for id in account.ids { owners[account.side, default: [:]][id] = index }
     }
 
     /// The account behind an id that is visible.
