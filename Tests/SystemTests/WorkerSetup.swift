@@ -208,7 +208,7 @@ extension World {
     }
 
     /// The lead of the one who keeps custom claims.
-    func claimsLead(_ pool: PostgresPool) -> Leadership {
-        Leadership(pool: pool, duty: .claims, holder: "test", duration: ClaimsWriter.lead)
+    func claimsLead(_ pool: PostgresPool, for duration: Duration = ClaimsWriter.lead) -> Leadership {
+        Leadership(pool: pool, duty: .claims, holder: "test", duration: duration)
     }
 }

@@ -276,6 +276,57 @@ import Testing
         }
     }
 
+    @Test func `A write that took most of the lead is compared again, as another process may have written meanwhile`()
+        async throws
+    {
+        try await Self.withClaims(lead: .seconds(12)) { world, rival, writer, fence in
+            rival.delay.withLock { $0 = .milliseconds(8_500) }
+            _ = try await writer.step(fence)
+            let checks = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.firebase_claims AS c WHERE c.is_check"
+            )
+            #expect(checks == 1)
+        }
+    }
+
+    @Test func `A process that stops in the middle of a write leaves the claims to the next step`() async throws {
+        try await Self.withClaims(lead: ClaimsWriter.lead) { world, rival, writer, fence in
+            rival.delay.withLock { $0 = .seconds(600) }
+            let step = Task { try await writer.step(fence) }
+            defer { step.cancel() }
+            try await eventually("nothing was written") { rival.written.withLock { !$0.isEmpty } }
+            let stopped = ContinuousClock.now
+            step.cancel()
+            await #expect(throws: CancellationError.self) { _ = try await step.value }
+            #expect(ContinuousClock.now - stopped < .seconds(60))
+            let waiting = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.firebase_claims AS c WHERE c.due <= now() AND c.attempt = 0"
+            )
+            #expect(waiting == 1)
+            rival.delay.withLock { $0 = .zero }
+            _ = try await writer.step(fence)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.firebase_claims") == 0)
+        }
+    }
+
+    /// Gives the body a writer that has claims of Ann's to write, and an account that has them from its second reading on.
+    private static func withClaims(
+        lead duration: Duration,
+        _ body: @escaping @Sendable (World, Rival, ClaimsWriter, Int64) async throws -> Void
+    ) async throws {
+        try await World.with(customers: ["{id: ann, state: none}"]) { world in
+            try await world.add("ann")
+            let end = try await world.buy("ann", days: 12)
+            var setup = Self.setup
+            setup.variables = ["FIREBASE_SERVICE_ACCOUNT": ""]
+            _ = try await world.reconciled("ann", setup: setup)
+            let rival = Rival(["{}", #"{"entitlements":["premium"],"until":\#(end)}"#])
+            let lead = world.claimsLead(world.pool, for: duration)
+            let fence = try #require(try await lead.take(nil))
+            try await body(world, rival, try world.writer(rival, lead), fence)
+        }
+    }
+
     /// An account whose claims other programs write too.
     fileprivate final class Rival: Sendable {
         /// What each reading finds, in place of what was written.
@@ -287,11 +338,13 @@ import Testing
         let refusal = Mutex(false)
         /// Whose claims were asked for.
         let asked = Mutex<[String]>([])
+        /// How long a write takes.
+        let delay = Mutex(Duration.zero)
 
         init(_ readings: [String]) { self.readings = Mutex(readings) }
 
         var client: HTTPClient {
-            HTTPClient { [self] request, body in
+            HTTPClient { [self] request, body throws(HTTPClientFailure) in
                 let path = request.path ?? ""
                 if path.hasSuffix("/token") {
                     return Self.answer(#"{"access_token":"t","expires_in":3600,"token_type":"Bearer"}"#)
@@ -306,6 +359,8 @@ import Testing
                     let update = try? JSONDecoder().decode(Update.self, from: Data(body ?? []))
                     written.withLock { $0.append(update?.customAttributes ?? "") }
                     moments.withLock { $0.append(.now) }
+                    let delay = delay.withLock(\.self)
+                    do { try await Task.sleep(for: delay) } catch { throw HTTPClientFailure(.cancelled) }
                     return Self.answer(#"{"localId":"ann"}"#)
                 }
                 let text = readings.withLock { $0.count > 1 ? $0.removeFirst() : $0[0] }
