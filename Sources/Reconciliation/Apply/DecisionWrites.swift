@@ -106,13 +106,13 @@ enum DecisionWrites {
                                              WHEN u.confirmed = 0 THEN now() ELSE u.confirmed_first_at END,
                    confirmed_at = CASE WHEN n.confirms IS NULL THEN 'epoch' ELSE now() END,
                    confirmed_asked_at = CASE WHEN n.confirms IS NULL THEN 'epoch' ELSE n.asked_at END
-              FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64(isObserving || $0.newType == nil ? 0 : 1) }),
-                          \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
-                          \(effects.map { name(of: isObserving ? $0.decision.verdict.observedAbsence : $0.decision.verdict.absence) }), \(effects.map(\.isExplained)),
-                          \(effects.map { plan(of: $0.decision.nextCheck) }), \(effects.map { $0.decision.nextCheck?.at?.timestamp }),
-                          \(effects.map { effect in effect.decidedType(isObserving: isObserving).map { $0 == .subscriber } }),
-                          \(effects.map(\.fingerprint)), \(effects.map { $0.confirmation?.decision }),
-                          \(effects.map { $0.confirmation?.id }), \(effects.map { $0.entitlements?.record }))
+              FROM unnest(\(effects.column(\.job.userKey)), \(effects.column { Int64(isObserving || $0.newType == nil ? 0 : 1) }),
+                          \(effects.column(\.coverage.rawValue)), \(effects.column(\.askedAt.timestamp)),
+                          \(effects.column { name(of: isObserving ? $0.decision.verdict.observedAbsence : $0.decision.verdict.absence) }), \(effects.column(\.isExplained)),
+                          \(effects.column { plan(of: $0.decision.nextCheck) }), \(effects.column { $0.decision.nextCheck?.at?.timestamp }),
+                          \(effects.column { effect in effect.decidedType(isObserving: isObserving).map { $0 == .subscriber } }),
+                          \(effects.column(\.fingerprint)), \(effects.column { $0.confirmation?.decision }),
+                          \(effects.column { $0.confirmation?.id }), \(effects.column { $0.entitlements?.record }))
                    AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_check_at, decided, fingerprint,
                         confirms, confirmed_id, entitlements)
              \(rawSQL: LedgerWrites.row(of: "user_sync", where: "user_key"))
@@ -149,7 +149,7 @@ enum DecisionWrites {
     /// How often checks confirmed the decision before stands in the user's row until `updateUsers`, and in the new one from then
     /// on.
     static func insertDecisions(_ effects: [DecidedJob], mode: Mode) -> PostgresRequest<[Int64: Int64]> {
-        let braked = effects.map { mode != .observe && $0.countsTowardBrake }
+        let braked = effects.column { mode != .observe && $0.countsTowardBrake }
         let hasConfirmed = effects.contains { $0.facts?.confirmed ?? 0 > 0 }
         let (confirmed, before) =
             hasConfirmed
@@ -166,14 +166,14 @@ enum DecisionWrites {
                     explanation, entitlements\(rawSQL: confirmed))
             SELECT n.key, n.job_id, n.assets, n.observed, n.braked, n.kind, n.rule, n.outcome, n.type_before, n.type_after,
                    n.explanation, n.entitlements::json\(rawSQL: before)
-              FROM unnest(\(effects.map(\.job.userKey)), \(effects.map(\.job.id)),
-                                   \(effects.map { Int32(clamping: $0.assetsChanged) }),
-                                   \(effects.map { _ in mode == .observe }), \(braked),
-                                   \(effects.map(\.job.kind.rawValue)), \(effects.map(\.verdict.rule.rawValue)),
-                                   \(effects.map(\.verdict.outcome.rawValue)), \(effects.map { $0.user?.type.rawValue }),
-                                   \(effects.map { ($0.newType ?? $0.user?.type)?.rawValue }),
-                                   \(effects.map(\.verdict.explanation)),
-                                   \(effects.map { $0.entitlements.flatMap { $0.isNews ? $0.record : nil } }))
+              FROM unnest(\(effects.column(\.job.userKey)), \(effects.column(\.job.id)),
+                                   \(effects.column { Int32(clamping: $0.assetsChanged) }),
+                                   \(effects.column { _ in mode == .observe }), \(braked),
+                                   \(effects.column(\.job.kind.rawValue)), \(effects.column(\.verdict.rule.rawValue)),
+                                   \(effects.column(\.verdict.outcome.rawValue)), \(effects.column { $0.user?.type.rawValue }),
+                                   \(effects.column { ($0.newType ?? $0.user?.type)?.rawValue }),
+                                   \(effects.column(\.verdict.explanation)),
+                                   \(effects.column { $0.entitlements.flatMap { $0.isNews ? $0.record : nil } }))
                    AS n(key, job_id, assets, observed, braked, kind, rule, outcome, type_before, type_after, explanation,
                         entitlements)
               \(rawSQL: users)
@@ -240,3 +240,12 @@ struct AssetProgress {
 
 /// What a verdict's assets are carried on by, beyond its first batch.
 typealias NewAssetRun = (effect: DecidedJob, decisionID: Int64, direction: AssetDirection)
+
+extension [DecidedJob] {
+    /// One value of each, for an array parameter.
+    ///
+    /// Unlike `map` it copies no decided job, and those are large.
+    @inline(__always) fileprivate func column<Value>(_ value: (DecidedJob) -> Value) -> [Value] {
+        withUnsafeBufferPointer { jobs in jobs.indices.map { value(jobs[$0]) } }
+    }
+}
