@@ -92,7 +92,7 @@ CREATE TABLE user_sync (
     confirmed_first_at timestamptz NOT NULL DEFAULT 'epoch',
     confirmed_at       timestamptz NOT NULL DEFAULT 'epoch',
     confirmed_asked_at timestamptz NOT NULL DEFAULT 'epoch'
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 -- Users with a scheduled check. A worker reads the stores around the end of a paid period, because a webhook may be missing.
 CREATE INDEX user_sync_next_check_at ON user_sync (next_check_at) WHERE next_check_at IS NOT NULL;
 COMMENT ON COLUMN user_sync.epoch IS 'rises with every change of type; asset batches of an older epoch are void';
