@@ -92,7 +92,7 @@ import Testing
     }
 
     @Test func `The order of made-up items decides nothing`() {
-        for seed in Cases.seeds.prefix(20_000) {
+        for seed in Cases.seeds.prefix(max(1, Cases.seeds.count / 5)) {
             var generator = SeededGenerator(seed: seed)
             let scene = Scene.random(seed: seed)
             var items = scene.reads.map(\.item)

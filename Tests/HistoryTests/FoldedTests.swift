@@ -11,7 +11,7 @@ extension HistoryTests {
     @Test(.timeLimit(.minutes(30)))
     func `After the jobs' retention the records answer as before`() async throws {
         let confirmed = Sum()
-        let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 2000 : 60)) : Profile.seeds
+        let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 2000 : 30)) : Profile.seeds
         try await Histories.liveThrough(seeds) { history, lane in
             confirmed.add(Int(try await Self.compareAcrossRetention(history, on: lane)))
         }

@@ -9,7 +9,7 @@ extension HistoryTests {
     @Test(.timeLimit(.minutes(10)))
     func `Replayed under unchanged rules, no decision of any made-up history differs`() async throws {
         let (decisions, held) = (Sum(), Sum())
-        let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 1000 : 120)) : Profile.seeds
+        let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 1000 : 80)) : Profile.seeds
         try await Histories.liveThrough(seeds, where: { !$0.changesToday }) { history, lane in
             let seed = history.seed
             var differences: [String] = []

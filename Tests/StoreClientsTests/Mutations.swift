@@ -3,11 +3,11 @@ import TestSupport
 
 /// What is done to the texts that the decoders read, and how much of it.
 enum Mutations {
-    /// Altered inputs for each kind of decoder: a hundred thousand, and a million in the long profile.
-    static let count = isFull ? 1_000_000 : 100_000
+    /// Altered inputs for each kind of decoder: forty thousand, and a million in the long profile.
+    static let count = isFull ? 1_000_000 : 40_000
 
     /// Altered texts whose signatures are looked at, which takes as long as a hundred that are only read.
-    static let signed = isFull ? 500_000 : 10_000
+    static let signed = isFull ? 500_000 : 5_000
 
     static let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
 
