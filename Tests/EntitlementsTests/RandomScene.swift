@@ -4,20 +4,21 @@ import TestSupport
 
 /// Which seeds the property tests walk.
 enum Cases {
-    private static let few = 25_000
+    /// How many seeds the bounded profile walks.
+    private static let bounded = 25_000
 
     /// 25,000 seeds; 1,000,000 with `ENTITLEMENT_SYNC_TEST_PROFILE=full`; one with `ENTITLEMENT_SYNC_TEST_SEED=N`.
     static let seeds: Range<UInt64> = {
         let environment = ProcessInfo.processInfo.environment
         if let seed = environment["ENTITLEMENT_SYNC_TEST_SEED"].flatMap(UInt64.init) { return seed..<seed + 1 }
-        return 0..<(environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full" ? 1_000_000 : UInt64(few))
+        return 0..<(environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full" ? 1_000_000 : UInt64(bounded))
     }()
 
     /// The histories of the domain: 5,000 seeds, or as many as there are cases;
     /// `ENTITLEMENT_SYNC_TEST_HISTORIES=N` runs so many.
     static var histories: Range<UInt64> {
         let count = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_HISTORIES"].flatMap(UInt64.init)
-        return count.map { 0..<$0 } ?? (seeds.count == few ? 0..<5000 : seeds)
+        return count.map { 0..<$0 } ?? (seeds.count == bounded ? 0..<5000 : seeds)
     }
 
     /// Whether a whole profile runs, so that rare situations must occur.

@@ -279,9 +279,10 @@ import Testing
     @Test func `A write that took most of the lead is compared again, as another process may have written meanwhile`()
         async throws
     {
-        try await Self.withClaims(lead: .seconds(12)) { world, rival, writer, fence in
+        try await Self.withUnwrittenClaims(lead: .seconds(12)) { world, lead, fence, members in
+            let rival = Rival(["{}", "{\(members)}"])
             rival.delay.withLock { $0 = .milliseconds(8_500) }
-            _ = try await writer.step(fence)
+            _ = try await world.writer(rival, lead).step(fence)
             let checks = try await world.number(
                 "SELECT count(*) FROM entitlement_sync.firebase_claims AS c WHERE c.is_check"
             )
@@ -290,11 +291,15 @@ import Testing
     }
 
     @Test func `A process that stops in the middle of a write leaves the claims to the next step`() async throws {
-        try await Self.withClaims(lead: ClaimsWriter.lead) { world, rival, writer, fence in
+        try await Self.withUnwrittenClaims { world, lead, fence, members in
+            let rival = Rival(["{}", "{\(members)}"])
             rival.delay.withLock { $0 = .seconds(600) }
+            let writer = try world.writer(rival, lead)
             let step = Task { try await writer.step(fence) }
             defer { step.cancel() }
             try await eventually("nothing was written") { rival.written.withLock { !$0.isEmpty } }
+            // The step waits for this write alone now.
+            try await Task.sleep(for: .milliseconds(300))
             let stopped = ContinuousClock.now
             step.cancel()
             await #expect(throws: CancellationError.self) { _ = try await step.value }
@@ -309,10 +314,10 @@ import Testing
         }
     }
 
-    /// Gives the body a writer that has claims of Ann's to write, and an account that has them from its second reading on.
-    private static func withClaims(
-        lead duration: Duration,
-        _ body: @escaping @Sendable (World, Rival, ClaimsWriter, Int64) async throws -> Void
+    /// Gives the body the lead over one change that waits to be written: its number, and the two members of Ann's claims.
+    private static func withUnwrittenClaims(
+        lead duration: Duration = ClaimsWriter.lead,
+        _ body: @escaping @Sendable (World, Leadership, Int64, String) async throws -> Void
     ) async throws {
         try await World.with(customers: ["{id: ann, state: none}"]) { world in
             try await world.add("ann")
@@ -320,10 +325,9 @@ import Testing
             var setup = Self.setup
             setup.variables = ["FIREBASE_SERVICE_ACCOUNT": ""]
             _ = try await world.reconciled("ann", setup: setup)
-            let rival = Rival(["{}", #"{"entitlements":["premium"],"until":\#(end)}"#])
             let lead = world.claimsLead(world.pool, for: duration)
             let fence = try #require(try await lead.take(nil))
-            try await body(world, rival, try world.writer(rival, lead), fence)
+            try await body(world, lead, fence, #""entitlements":["premium"],"until":\#(end)"#)
         }
     }
 
@@ -377,19 +381,11 @@ import Testing
     @Test func `What another program writes at the same time is read again, and written three times at most`()
         async throws
     {
-        try await World.with(customers: ["{id: ann, state: none}"]) { world in
-            try await world.add("ann")
-            let end = try await world.buy("ann", days: 12)
-            var setup = Self.setup
-            setup.variables = ["FIREBASE_SERVICE_ACCOUNT": ""]
-            _ = try await world.reconciled("ann", setup: setup)
-            let right = #""entitlements":["premium"],"until":\#(end)}"#
-            let ours = { (others: String) in "{\(others)\(right)" }
+        try await Self.withUnwrittenClaims { world, lead, fence, members in
+            let ours = { (others: String) in "{\(others)\(members)}" }
 
             // The other program takes our members away once.
             let once = Rival(["{}", #"{"vip":1}"#, ours(#""vip":1,"#)])
-            let lead = world.claimsLead(world.pool)
-            let fence = try #require(try await lead.take(nil))
             #expect(try await world.writer(once, lead).step(fence) == .seconds(1))
             let written = once.written.withLock(\.self)
             #expect(written == [ours(""), ours(#""vip":1,"#)])
