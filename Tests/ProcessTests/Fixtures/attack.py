@@ -1,10 +1,11 @@
 """Holds connections to a server as an attacker would, and tells how the server fares.
 
-    attack.py KIND COUNT SECONDS PORT [PID] [TOKEN]
+    attack.py KIND COUNT SECONDS PATIENCE PORT [PID] [TOKEN]
 
-COUNT connections come from 127.0.0.1, and once a second somebody at 127.0.0.2 asks for /health/live. Printed is JSON:
-`held`: connections that the server still has at the end; `worst`: seconds of the slowest answer to the other one, null where
-one failed; `rss_kib`: the most memory that PID had.
+COUNT connections come from 127.0.0.1, and once a second somebody at 127.0.0.2 asks for /health/live. This goes on for
+SECONDS, and for PATIENCE seconds more while the server still has connections. Printed is JSON: `held`: connections that the
+server has at the end; `worst`: seconds of the slowest answer to the other one, null where one failed; `rss_kib`: the most
+memory that PID had.
 """
 
 import json
@@ -14,9 +15,9 @@ import sys
 import threading
 import time
 
-kind, count, seconds, port = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
-pid = sys.argv[5] if len(sys.argv) > 5 else None
-token = sys.argv[6] if len(sys.argv) > 6 else ""
+kind, count, seconds, patience, port = sys.argv[1], *(int(number) for number in sys.argv[2:6])
+pid = sys.argv[6] if len(sys.argv) > 6 else None
+token = sys.argv[7] if len(sys.argv) > 7 else ""
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -81,7 +82,7 @@ for _ in range(count):
     sock = socket.socket()
     if kind.startswith("unread"):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-    sock.settimeout(seconds)
+    sock.settimeout(seconds + patience)
     try:
         sock.connect(("127.0.0.1", port))
     except OSError:
@@ -93,7 +94,7 @@ for _ in range(count):
         threads[-1].start()
 
 worst, rss, ends = 0.0, memory(), time.monotonic() + seconds
-while time.monotonic() < ends:
+while time.monotonic() < ends or (time.monotonic() < ends + patience and held()):
     try:
         took = ask()
     except OSError:
