@@ -55,6 +55,13 @@ func tests(
     )
 }
 
+extension Target.Dependency {
+    /// A product that is never built, as nothing here is for Windows: it only makes its package's version count as used.
+    static func pinned(_ name: String, package: String) -> Target.Dependency {
+        .product(name: name, package: package, condition: .when(platforms: [.windows]))
+    }
+}
+
 /// The console's pages.
 let templates = [
     "apps", "arrive", "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue",
@@ -234,15 +241,15 @@ let package = Package(
         target(
             "PinnedPackages",
             [
-                .product(name: "Algorithms", package: "swift-algorithms"),
-                .product(name: "Atomics", package: "swift-atomics"),
-                .product(name: "Instrumentation", package: "swift-distributed-tracing"),
-                .product(name: "StructuredFieldValues", package: "swift-http-structured-headers"),
-                .product(name: "NIOHTTP2", package: "swift-nio-http2"),
-                .product(name: "NIOTransportServices", package: "swift-nio-transport-services"),
-                .product(name: "RealModule", package: "swift-numerics"),
-                .product(name: "ServiceContextModule", package: "swift-service-context"),
-                .product(name: "SystemPackage", package: "swift-system"),
+                .pinned("Algorithms", package: "swift-algorithms"),
+                .pinned("Atomics", package: "swift-atomics"),
+                .pinned("Instrumentation", package: "swift-distributed-tracing"),
+                .pinned("StructuredFieldValues", package: "swift-http-structured-headers"),
+                .pinned("NIOHTTP2", package: "swift-nio-http2"),
+                .pinned("NIOTransportServices", package: "swift-nio-transport-services"),
+                .pinned("RealModule", package: "swift-numerics"),
+                .pinned("ServiceContextModule", package: "swift-service-context"),
+                .pinned("SystemPackage", package: "swift-system"),
             ]
         ),
         tests("EntitlementsTests", ["Entitlements", "TestSupport"]),
