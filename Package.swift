@@ -56,7 +56,7 @@ func tests(
 }
 
 extension Target.Dependency {
-    /// A product that is never built, as nothing here is for Windows: it only makes its package's version count as used.
+    /// A product of a package that is in the manifest for its version alone: never built, as nothing here is for Windows.
     static func pinned(_ name: String, package: String) -> Target.Dependency {
         .product(name: name, package: package, condition: .when(platforms: [.windows]))
     }

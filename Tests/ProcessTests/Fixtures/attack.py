@@ -1,11 +1,11 @@
 """Holds connections to a server as an attacker would, and tells how the server fares.
 
-    attack.py KIND COUNT SECONDS PATIENCE PORT [PID] [TOKEN]
+    attack.py KIND COUNT SECONDS PORT [PID] [TOKEN]
 
-COUNT connections come from 127.0.0.1, and once a second somebody at 127.0.0.2 asks for /health/live. This goes on for
-SECONDS, and for PATIENCE seconds more while the server still has connections. Printed is JSON: `held`: connections that the
-server has at the end; `worst`: seconds of the slowest answer to the other one, null where one failed; `rss_kib`: the most
-memory that PID had.
+COUNT connections come from 127.0.0.1, and once a second somebody at 127.0.0.2 asks for /health/live. It ends SECONDS after
+the server could last write to one of the connections: until then it answers, however slow it is, and no deadline counts.
+Printed is JSON: `held`: connections that the server still has at the end; `worst`: seconds of the slowest answer to the other
+one, null where one failed; `rss_kib`: the most memory that PID had.
 """
 
 import json
@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 
-kind, count, seconds, patience, port = sys.argv[1], *(int(number) for number in sys.argv[2:6])
-pid = sys.argv[6] if len(sys.argv) > 6 else None
-token = sys.argv[7] if len(sys.argv) > 7 else ""
+kind, count, seconds, port = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+pid = sys.argv[5] if len(sys.argv) > 5 else None
+token = sys.argv[6] if len(sys.argv) > 6 else ""
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -54,10 +54,11 @@ def hold(sock, data):
 
 
 def held():
-    """Connections that the server has established, whoever is at their other end."""
+    """Connections that the server has established: what is at their other end, and how many bytes that has not taken."""
     end = f":{port:04X}"
     lines = [line.split() for line in open("/proc/net/tcp")][1:]
-    return sum(line[1].endswith(end) and line[3] in ("01", "08") for line in lines)
+    ours = (line for line in lines if line[1].endswith(end) and line[3] in ("01", "08"))
+    return {line[2]: int(line[4].split(":")[0], 16) for line in ours}
 
 
 def memory():
@@ -82,7 +83,7 @@ for _ in range(count):
     sock = socket.socket()
     if kind.startswith("unread"):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-    sock.settimeout(seconds + patience)
+    sock.settimeout(seconds)
     try:
         sock.connect(("127.0.0.1", port))
     except OSError:
@@ -93,8 +94,12 @@ for _ in range(count):
         threads.append(threading.Thread(target=hold, args=(sock, KINDS[kind]), daemon=True))
         threads[-1].start()
 
-worst, rss, ends = 0.0, memory(), time.monotonic() + seconds
-while time.monotonic() < ends or (time.monotonic() < ends + patience and held()):
+worst, rss, ends, before = 0.0, memory(), time.monotonic() + seconds, {}
+while time.monotonic() < ends:
+    now = {peer: bytes for peer, bytes in held().items() if peer.startswith("0100007F")}
+    if any(bytes > before.get(peer, 0) for peer, bytes in now.items()):
+        ends = time.monotonic() + seconds
+    before = now
     try:
         took = ask()
     except OSError:
@@ -102,4 +107,4 @@ while time.monotonic() < ends or (time.monotonic() < ends + patience and held())
     worst = None if took is None or worst is None else max(worst, took)
     rss = max(rss, memory())
     time.sleep(1)
-print(json.dumps({"held": held(), "worst": worst, "rss_kib": rss}), flush=True)
+print(json.dumps({"held": len(held()), "worst": worst, "rss_kib": rss}), flush=True)
