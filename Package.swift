@@ -25,7 +25,6 @@ let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates"
 let asn1 = Target.Dependency.product(name: "SwiftASN1", package: "swift-asn1")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
-let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
@@ -36,8 +35,9 @@ let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: 
 let mustache = Target.Dependency.product(name: "Mustache", package: "swift-mustache")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 
-func target(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
-    .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: settings)
+/// `embedded`: files that `CEmbeddedFiles` puts into the program.
+func target(_ name: String, _ dependencies: [Target.Dependency] = [], embedded: [String] = []) -> Target {
+    .target(name: name, dependencies: dependencies, exclude: embedded, swiftSettings: settings)
 }
 
 func tests(
@@ -62,13 +62,6 @@ extension Target.Dependency {
     }
 }
 
-/// The console's pages.
-let templates = [
-    "apps", "arrive", "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue",
-    "runs",
-    "search", "signin", "terminal", "ticket", "user",
-]
-
 let package = Package(
     name: "entitlement-sync",
     platforms: [.macOS(.v15)],
@@ -82,14 +75,17 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-asn1", exact: "1.7.4"),
         .package(url: "https://github.com/apple/swift-certificates", exact: "1.21.1"),
         .package(url: "https://github.com/apple/swift-collections", exact: "1.6.0"),
-        .package(url: "https://github.com/apple/swift-configuration", exact: "1.4.0"),
         .package(url: "https://github.com/apple/swift-crypto", exact: "4.5.2"),
         .package(url: "https://github.com/apple/swift-http-types", exact: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", exact: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1"),
+        .package(
+            url: "https://github.com/hummingbird-project/hummingbird",
+            exact: "2.28.1",
+            traits: ["FullFoundation"]
+        ),
         .package(url: "https://github.com/hummingbird-project/swift-mustache", exact: "2.1.1"),
         .package(url: "https://github.com/jpsim/Yams", exact: "6.2.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
@@ -97,6 +93,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-algorithms.git", exact: "1.2.1"),
         .package(url: "https://github.com/apple/swift-async-algorithms.git", exact: "1.1.4"),
         .package(url: "https://github.com/apple/swift-atomics.git", exact: "1.3.0"),
+        .package(url: "https://github.com/apple/swift-configuration.git", exact: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", exact: "1.7.3"),
         .package(url: "https://github.com/apple/swift-http-structured-headers.git", exact: "1.7.0"),
         .package(url: "https://github.com/apple/swift-nio-http2.git", exact: "1.46.0"),
@@ -111,13 +108,14 @@ let package = Package(
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
         .systemLibrary(name: "CLibCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .systemLibrary(name: "CLinux"),
+        .target(name: "CEmbeddedFiles"),
         target("Entitlements"),
         target("Reports"),
         target("Schedules"),
         target("FaultPoints"),
         target("Postgres", ["CLibPQ", "CLinux", logging, metrics]),
         target("Transport", ["CLibCurl", "CLinux", "Telemetry", httpTypes, logging, metrics]),
-        target("TextFormats", ["Entitlements"]),
+        target("TextFormats", ["CEmbeddedFiles", "Entitlements"]),
         target(
             "SignedTokens",
             [
@@ -174,9 +172,9 @@ let package = Package(
                 "Entitlements", "FaultPoints", "Ledger", "Postgres", "Queue", "Reconciliation", "Runs", "StoreClients",
                 "TextFormats", crypto, cryptoExtras, lifecycle, logging,
             ],
-            resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
+            embedded: ["Replies/replies.json", "SignIn/common-passwords.txt"]
         ),
-        target("Configuring", ["Entitlements", "Telemetry", configuration, logging, yams]),
+        target("Configuring", ["Entitlements", "Telemetry", logging, yams]),
         target("Telemetry", [logging, metrics]),
         target(
             "HTTPServing",
@@ -189,9 +187,7 @@ let package = Package(
                 "TextFormats", hummingbird,
                 httpTypes, lifecycle, logging, mustache, nioCore, crypto,
             ],
-            resources: [
-                .embedInCode("Assets/console.css"), .embedInCode("Assets/console.js"),
-            ] + templates.map { .embedInCode("Templates/\($0).mustache") }
+            embedded: ["Assets", "Templates"]
         ),
         target("Migrations", ["Postgres", "TextFormats", crypto]),
         target(
@@ -207,7 +203,7 @@ let package = Package(
                 "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreEvents", "Telemetry", "TextFormats",
                 "UserRequests", hummingbird, httpTypes, lifecycle, logging, metrics, deque, nioCore, nioHTTP1, crypto,
             ],
-            resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
+            embedded: ["Messages/messages.json", "OpenAPI/openapi.json"]
         ),
         target(
             "Composition",
@@ -243,6 +239,7 @@ let package = Package(
             [
                 .pinned("Algorithms", package: "swift-algorithms"),
                 .pinned("Atomics", package: "swift-atomics"),
+                .pinned("Configuration", package: "swift-configuration"),
                 .pinned("Instrumentation", package: "swift-distributed-tracing"),
                 .pinned("StructuredFieldValues", package: "swift-http-structured-headers"),
                 .pinned("NIOHTTP2", package: "swift-nio-http2"),
@@ -292,8 +289,8 @@ let package = Package(
         tests(
             "WebAPITests",
             [
-                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreClients", "TestSupport", "Transport",
-                "UserRequests", "WebAPI", hummingbird, httpTypes, logging, nioCore, nioEmbedded, nioPosix,
+                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreClients", "TestSupport", "TextFormats",
+                "Transport", "UserRequests", "WebAPI", hummingbird, httpTypes, logging, nioCore, nioEmbedded, nioPosix,
             ]
         ),
         tests(
@@ -308,5 +305,6 @@ let package = Package(
         tests("SupportDeskTests", ["Entitlements", "SupportDesk"]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
-    ]
+    ],
+    cLanguageStandard: .c2x
 )

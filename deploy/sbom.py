@@ -160,7 +160,7 @@ def differences(bom):
     manifest = re.sub(r"(?m)^\s*//.*$", "", (ROOT / "Package.swift").read_text(encoding="utf-8"))
     pinned = {}
     for package in re.findall(r"\.package\(([^)]*)\)", manifest):
-        exact = re.fullmatch(r'\s*url:\s*"([^"]+)",\s*exact:\s*"([^"]+)",?\s*', package)
+        exact = re.fullmatch(r'\s*url:\s*"([^"]+)",\s*exact:\s*"([^"]+)"(?:,\s*traits:\s*\[[^]]*\])?,?\s*', package)
         if exact:
             pinned[exact[1].removesuffix(".git").rpartition("/")[2].lower()] = exact[2]
         else:

@@ -1,12 +1,8 @@
-import Configuration
-
 /// Reads variables as text, parses them strictly, and keeps every fault on the way.
 ///
 /// A value that does not parse is recorded and replaced by its default, so that reading goes on to the next fault; the
-/// caller throws ``faults`` at the end. Texts are parsed here and not by the provider, whose typed readers fall back to
-/// the default without a word.
+/// caller throws ``faults`` at the end.
 struct VariableReader {
-    private let reader: ConfigReader
     private var recorded: [Variable: [ConfigurationFault]] = [:]
     private let gone: [ConfigurationFault]
     /// What is set, with the values of files filled in; an empty variable counts as not set.
@@ -30,12 +26,6 @@ struct VariableReader {
                 recorded[variable] = [.init(variable: variable.fileVariable, problem: error.problem, fix: fix)]
             }
         }
-        reader = ConfigReader(
-            provider: EnvironmentVariablesProvider(
-                environmentVariables: values,
-                secretsSpecifier: .specific(Set(Variable.allCases.filter(\.isSecret).map(\.rawValue)))
-            )
-        )
         self.values = values
         gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Self.isIdentifier) }.sorted()
             .map {
@@ -64,9 +54,7 @@ struct VariableReader {
     ///
     /// Control characters are refused everywhere: they end up in headers, connection strings and logs.
     mutating func text(_ variable: Variable) -> String? {
-        guard let text = reader.string(forKey: ConfigKey([variable.rawValue]), isSecret: variable.isSecret) else {
-            return nil
-        }
+        guard let text = values[variable.rawValue] else { return nil }
         let isLine = { (scalar: Unicode.Scalar) in variable.hasLines && ["\n", "\r", "\t"].contains(scalar) }
         guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control && !isLine($0) }) else {
             fault(variable, "holds a control character or a line break", fix: "Give it on one line")

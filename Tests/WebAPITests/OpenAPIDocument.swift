@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TextFormats
 
 @testable import WebAPI
 
@@ -66,7 +67,7 @@ struct OpenAPIDocument {
 
     let root: Node
 
-    init() throws { root = try Node(json: PackageResources.openapi_json) }
+    init() throws { root = try Node(json: EmbeddedFiles.content("WebAPI/OpenAPI/openapi.json")) }
 
     /// What stands at the end of a path of names; `null` where nothing does.
     subscript(_ names: String...) -> Node { names.reduce(root) { self.at($1, of: $0) } }

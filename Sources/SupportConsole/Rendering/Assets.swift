@@ -7,8 +7,8 @@ import TextFormats
 
 /// What pages load beside themselves: under a name that changes with what it holds, so that browsers may keep it.
 struct Assets: Sendable {
-    static let style = Asset("console.css", "text/css; charset=utf-8", PackageResources.console_css)
-    static let script = Asset("console.js", "text/javascript; charset=utf-8", PackageResources.console_js)
+    static let style = Asset("console.css", "text/css; charset=utf-8")
+    static let script = Asset("console.js", "text/javascript; charset=utf-8")
 
     struct Asset: Sendable {
         let name: String
@@ -17,10 +17,10 @@ struct Assets: Sendable {
         /// The first digits of its hash.
         let version: String
 
-        init(_ name: String, _ type: String, _ bytes: [UInt8]) {
+        fileprivate init(_ name: String, _ type: String) {
             self.name = name
             self.type = type
-            self.bytes = bytes
+            bytes = EmbeddedFiles.content("SupportConsole/Assets/\(name)")
             version = Hex.encode(SHA256.hash(data: bytes).prefix(6))
         }
 

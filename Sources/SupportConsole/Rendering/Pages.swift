@@ -5,6 +5,7 @@ import Hummingbird
 import Mustache
 import SupportDesk
 import Telemetry
+import TextFormats
 
 /// The console's templates, read once.
 struct Pages: Sendable {
@@ -26,26 +27,13 @@ struct Pages: Sendable {
     private static func read() throws -> MustacheLibrary {
         MustacheContentTypes.register(PageEscape(), named: PageEscape.name)
         var library = MustacheLibrary()
-        for (name, bytes) in sources {
+        for (name, bytes) in EmbeddedFiles.contents(of: "SupportConsole/Templates") {
             // Without the first line, text would be escaped by the library's own rules.
             let text = "{{% CONTENT_TYPE: \(PageEscape.name)}}" + String(decoding: bytes, as: UTF8.self)
             library.register(try MustacheTemplate(string: text), named: name)
         }
         return library
     }
-
-    static let sources: [String: [UInt8]] = [
-        "apps": PackageResources.apps_mustache, "arrive": PackageResources.arrive_mustache,
-        "terminal": PackageResources.terminal_mustache,
-        "causes": PackageResources.causes_mustache, "confirm": PackageResources.confirm_mustache,
-        "dead": PackageResources.dead_mustache, "enrol": PackageResources.enrol_mustache,
-        "figures": PackageResources.figures_mustache, "help": PackageResources.help_mustache,
-        "layout": PackageResources.layout_mustache, "log": PackageResources.log_mustache,
-        "message": PackageResources.message_mustache, "queue": PackageResources.queue_mustache,
-        "runs": PackageResources.runs_mustache,
-        "search": PackageResources.search_mustache, "signin": PackageResources.signin_mustache,
-        "ticket": PackageResources.ticket_mustache, "user": PackageResources.user_mustache,
-    ]
 
     /// A page with a title, which is its heading too; without a visit no operator is signed in.
     func page(

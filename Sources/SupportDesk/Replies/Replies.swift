@@ -1,5 +1,6 @@
 package import Entitlements
 import Foundation
+import TextFormats
 
 /// What an agent may send to a user, by reason and language: short, and never about another user.
 package enum Replies {
@@ -54,7 +55,7 @@ package enum Replies {
     }
 
     private static let texts: [String: [String: String]] = {
-        let json = Data(PackageResources.replies_json)
+        let json = Data(EmbeddedFiles.content("SupportDesk/Replies/replies.json"))
         // Ours, and tested.
         return (try? JSONDecoder().decode([String: [String: String]].self, from: json)) ?? [:]
     }()

@@ -1,6 +1,7 @@
 import Crypto
 import CryptoExtras
 import Foundation
+import TextFormats
 
 /// What scrypt makes of a password: what an operator shows in its place.
 ///
@@ -112,7 +113,8 @@ extension PasswordKey.Cost {
 /// without the digits and signs around them, and all of twelve characters and more.
 enum CommonPasswords {
     private static let words = Set(
-        String(decoding: PackageResources.common_passwords_txt, as: UTF8.self).split(separator: "\n").map(String.init)
+        String(decoding: EmbeddedFiles.content("SupportDesk/SignIn/common-passwords.txt"), as: UTF8.self)
+            .split(separator: "\n").map(String.init)
     )
 
     /// Whether a password is such a word, alone or between digits and signs, or digits alone.

@@ -57,7 +57,9 @@ package struct Messages: Sendable {
     }
 
     /// Read once for all apps of the process.
-    private static let shipped = Result { () throws(Fault) in try read(PackageResources.messages_json) }
+    private static let shipped = Result { () throws(Fault) in
+        try read(EmbeddedFiles.content("WebAPI/Messages/messages.json"))
+    }
 
     package var languages: [String] { texts.keys.sorted() }
 

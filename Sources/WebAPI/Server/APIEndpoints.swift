@@ -5,6 +5,7 @@ package import Logging
 import NIOCore
 package import SignedTokens
 package import StoreEvents
+import TextFormats
 package import UserRequests
 
 /// What the endpoints rely on that runs beside the server, and has to end after it.
@@ -165,7 +166,7 @@ struct ProcessRoutes: Sendable {
 
 /// `GET /openapi.json`: what every route takes and answers, for those who write apps and for their tools.
 enum OpenAPIRoute {
-    private static let document = ByteBuffer(bytes: PackageResources.openapi_json)
+    private static let document = ByteBuffer(bytes: EmbeddedFiles.content("WebAPI/OpenAPI/openapi.json"))
 
     static var answer: Response {
         Response(
