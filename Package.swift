@@ -36,8 +36,13 @@ let mustache = Target.Dependency.product(name: "Mustache", package: "swift-musta
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 
 /// `embedded`: files that `CEmbeddedFiles` puts into the program.
-func target(_ name: String, _ dependencies: [Target.Dependency] = [], embedded: [String] = []) -> Target {
-    .target(name: name, dependencies: dependencies, exclude: embedded, swiftSettings: settings)
+func target(
+    _ name: String,
+    _ dependencies: [Target.Dependency] = [],
+    path: String? = nil,
+    embedded: [String] = []
+) -> Target {
+    .target(name: name, dependencies: dependencies, path: path, exclude: embedded, swiftSettings: settings)
 }
 
 func tests(
@@ -233,7 +238,11 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
-        target("TestSupport", ["Postgres", "Transport", httpTypes, logging]),
+        target(
+            "TestSupport",
+            ["Entitlements", "Migrations", "Postgres", "Transport", httpTypes, logging],
+            path: "Tests/Support"
+        ),
         target(
             "PinnedPackages",
             [
@@ -250,6 +259,15 @@ let package = Package(
             ]
         ),
         tests("EntitlementsTests", ["Entitlements", "TestSupport"]),
+        tests("TextFormatsTests", ["Entitlements", "TextFormats"]),
+        tests("QueueTests", ["Queue", "TestSupport", lifecycle, logging]),
+        tests("RateLimitsTests", ["RateLimits"]),
+        tests("OutboxTests", ["Outbox"]),
+        tests("ReconciliationTests", ["Entitlements", "Queue", "RateLimits", "Reconciliation", "TestSupport"]),
+        tests("RunsTests", ["Runs"]),
+        tests("MigrationsTests", ["Migrations", "TestSupport"]),
+        tests("HTTPServingTests", ["HTTPServing", nioCore]),
+        tests("CompositionTests", ["Composition", "Diagnostics", "Entitlements", "Runs"]),
         tests("ReportsTests", ["Reports", "TestSupport"]),
         tests("SchedulesTests", ["Schedules"]),
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),

@@ -127,8 +127,13 @@ package struct APIComposition {
     }
 
     /// Where and how the API listens.
-    package static func listening(_ config: Config, proxies: TrustedProxies) -> APISettings {
-        var listening = APISettings(host: config.http.host, port: config.http.port)
+    package static func listening(_ runtime: Runtime, proxies: TrustedProxies) -> APISettings {
+        let config = runtime.config
+        var listening = APISettings(
+            host: config.http.host,
+            port: config.http.port,
+            requestTime: runtime.requestTime
+        )
         listening.maxConnections = OpenFiles.raise(for: config.api.maxConnections)
         listening.maxPerAddress = config.api.maxConnectionsPerAddress
         listening.proxies = proxies

@@ -1,4 +1,5 @@
 import Configuring
+import FaultPoints
 import Diagnostics
 import HTTPServing
 import Hummingbird
@@ -50,7 +51,7 @@ struct AppInstance {
         let roles = process.roles
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let endpoints = roles.contains(.serve) ? try EndpointSettings(runtime.config) : nil
-        let configuration = runtime.postgres(connections: 8)
+        let configuration = runtime.postgres(connections: Int(OwnValue.connections.number(else: 8)))
         let pool = PostgresPool(configuration: configuration, logger: runtime.logger)
         // A pool of its own, so that requests don't wait for the worker's connections; and what a session has planned is used again.
         let apiPool =
@@ -58,7 +59,10 @@ struct AppInstance {
             ? PostgresPool(configuration: configuration, logger: runtime.logger) : pool
         var pools = apiPool === pool ? [pool] : [pool, apiPool]
         // At rest nothing waits for more than what a moment's work needs.
-        let scope = ServiceScope(pulse: isAmongOthers && !process.untilIdle ? pulse : nil) { rests in
+        let scope = ServiceScope(
+            pulse: isAmongOthers && !process.untilIdle ? pulse : nil,
+            settling: OwnValue.settling.time(else: .seconds(10))
+        ) { rests in
             for pool in [pool, apiPool] { pool.limit(to: rests ? 2 : configuration.maxConnections) }
         }
         try await cleaningUp({ for pool in pools { await pool.close() } }) {

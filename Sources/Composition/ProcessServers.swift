@@ -36,6 +36,7 @@ struct ProcessServers {
             port: config.admin.address.port,
             names: names,
             proxies: proxies,
+            requestTime: runtime.requestTime,
             // A usual port that is taken by another process of ours stops no process.
             isVital: config.admin.isSet && roles.contains(.serve),
             content: content,
@@ -52,6 +53,7 @@ struct ProcessServers {
             port: address.port,
             names: names,
             proxies: proxies,
+            requestTime: runtime.requestTime,
             isVital: true,
             content: AdminContent(routes: console),
             logger: runtime.logger

@@ -60,7 +60,7 @@ package struct RoleProcess: Sendable {
                     )
                     let api = instance.api.map { api in
                         let server = APIServer(
-                            settings: APIComposition.listening(runtime.config, proxies: proxies),
+                            settings: APIComposition.listening(runtime, proxies: proxies),
                             logger: runtime.logger,
                             readiness: instance.readiness.readiness
                         )
@@ -95,7 +95,7 @@ package struct RoleProcess: Sendable {
                 let api =
                     roles.contains(.serve)
                     ? APIServer(
-                        settings: APIComposition.listening(runtime.config, proxies: proxies),
+                        settings: APIComposition.listening(runtime, proxies: proxies),
                         logger: runtime.logger,
                         readiness: served.readiness
                     ) : nil

@@ -79,6 +79,9 @@ package struct Runtime {
         return Logger(label: "entitlement-sync")
     }
 
+    /// The time in which a request of the API or the admin address arrives and its answer is taken.
+    package var requestTime: Duration { OwnValue.request.time(else: .seconds(30)) }
+
     /// A configuration for ordinary statements, or for a session of its own (LISTEN, migrations).
     package func postgres(
         connections: Int = 4,

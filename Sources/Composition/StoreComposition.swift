@@ -25,6 +25,7 @@ package struct StoreComposition {
         pool: PostgresPool,
         transport: HTTPTransport,
         salesSignal: Signal,
+        reportedIDTime: Duration,
         logger: Logger
     ) {
         var clients = ClientComposition(
@@ -43,6 +44,7 @@ package struct StoreComposition {
             accounts: accounts,
             lookups: lookups,
             pool: pool,
+            reportedIDTime: reportedIDTime,
             logger: logger
         )
         self.clients = clients

@@ -1,6 +1,7 @@
 import Configuring
 package import Diagnostics
 import Entitlements
+import FaultPoints
 import Foundation
 import Logging
 package import Outbox
@@ -43,6 +44,7 @@ package struct WorkerComposition {
             pool: pool,
             transport: transport,
             salesSignal: signals.sales,
+            reportedIDTime: OwnValue.reportedID.time(else: .seconds(2)),
             logger: runtime.logger
         ).workerStores(publishes: sender != nil)
         // What only observes changes nothing that gives access.

@@ -20,7 +20,7 @@ PLACES = ("Sources", "sql", "deploy", "README.md", "Tests/README.md", "Tests/Che
 ALLOWED = (
     ("Tests/Checks/check_words.py", ""),  # The list itself.
     # The system's user of least rights.
-    ("Sources/TestSupport/ServerUser.swift", "getpwnam"),
+    ("Tests/Support/ServerUser.swift", "getpwnam"),
     ("deploy/lib.sh", "server_user="),
     # libcurl's name of an option.
     ("Sources/Transport/TransferSetup.swift", "CURLOPT_"),
@@ -43,8 +43,9 @@ def is_allowed(name, line):
     return any(name == file and part in line for file, part in ALLOWED)
 
 
-def check_words():
-    for place in PLACES:
+def banned(places):
+    """The banned words in places, each as its file, its line's number and the word."""
+    for place in places:
         for path in files(place):
             name = str(path.relative_to(ROOT))
             try:
@@ -54,7 +55,12 @@ def check_words():
             for number, line in enumerate(lines, 1):
                 for word in sorted(words(line) & WORDS):
                     if not is_allowed(name, line):
-                        yield f"{name}:{number}: “{word}”: say it with another word"
+                        yield name, number, word
+
+
+def check_words():
+    for name, number, word in banned(PLACES):
+        yield f"{name}:{number}: “{word}”: say it with another word"
 
 
 def check_numbers():
@@ -78,6 +84,7 @@ def check_numbers():
             yield f"Tests/README.md: no test's name has the number {number}"
 
 
-faults = [*check_words(), *check_numbers()]
-print(*faults, sep="\n", end="\n" if faults else "")
-sys.exit(bool(faults))
+if __name__ == "__main__":
+    faults = [*check_words(), *check_numbers()]
+    print(*faults, sep="\n", end="\n" if faults else "")
+    sys.exit(bool(faults))

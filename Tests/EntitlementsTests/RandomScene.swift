@@ -5,14 +5,10 @@ import TestSupport
 /// Which seeds the property tests walk.
 enum Cases {
     /// How many seeds the bounded profile walks.
-    private static let bounded = 25_000
+    private static let bounded: UInt64 = 25_000
 
-    /// 25,000 seeds; 1,000,000 with `ENTITLEMENT_SYNC_TEST_PROFILE=full`; one with `ENTITLEMENT_SYNC_TEST_SEED=N`.
-    static let seeds: Range<UInt64> = {
-        let environment = ProcessInfo.processInfo.environment
-        if let seed = environment["ENTITLEMENT_SYNC_TEST_SEED"].flatMap(UInt64.init) { return seed..<seed + 1 }
-        return 0..<(environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full" ? 1_000_000 : UInt64(bounded))
-    }()
+    /// 25,000 seeds; 1,000,000 in the full profile; or those that are asked for.
+    static let seeds: Range<UInt64> = Profile.seeds.map(Range.init) ?? 0..<(Profile.isFull ? 1_000_000 : bounded)
 
     /// The histories of the domain: 5,000 seeds, or as many as there are cases;
     /// `ENTITLEMENT_SYNC_TEST_HISTORIES=N` runs so many.

@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -11,12 +12,12 @@ extension HistoryTests {
     @Test(.timeLimit(.minutes(30)))
     func `After the jobs' retention the records answer as before`() async throws {
         let confirmed = Sum()
-        let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 2000 : 30)) : Profile.seeds
+        let seeds = Seeds.isWhole ? Array(0..<(Profile.isFull ? 2000 : 20)) : Seeds.all
         try await Histories.liveThrough(seeds) { history, lane in
             confirmed.add(Int(try await Self.compareAcrossRetention(history, on: lane)))
         }
         print("folded: \(confirmed.value) checks that confirmed what was on record")
-        #expect(!Profile.isWhole || confirmed.value > 20)
+        #expect(!Seeds.isWhole || confirmed.value > 20)
     }
 
     /// Deletes keys and jobs, and compares what the records answer before and after.
@@ -44,10 +45,6 @@ extension HistoryTests {
 }
 
 extension Lane {
-    fileprivate func number(_ query: PostgresQuery) async throws -> Int64 {
-        try #require(try await host.query(query).first).decode(Int64.self)
-    }
-
     private func users() async throws -> [String] {
         try await host.query(
             "SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.user_id IS NOT NULL ORDER BY 1"

@@ -1,15 +1,15 @@
 import Entitlements
-import Foundation
 import Logging
-import Migrations
 import Postgres
 import TestSupport
 
 /// A database on which one history after the other takes place, with the pools of two workers and a host.
-struct Lane: Sendable {
+struct Lane: HostDatabase {
     let database: TestDatabase
     let pools: [Side: PostgresPool]
     let host: PostgresPool
+
+    var pool: PostgresPool { host }
 
     /// Opens a database of its own and closes it at the end.
     static func with<Value: Sendable>(
@@ -76,38 +76,7 @@ extension DatabaseTemplate {
 extension Lane {
     /// Fills an empty database with the sample host, every migration, the witnesses, and further ones.
     static func fill(_ url: String, _ witnesses: String...) async throws {
-        let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        let sql = tests.deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent("sql").path
-        let pool = PostgresPool(
-            configuration: PostgresConfiguration(connectionString: url, maxConnections: 1),
-            logger: .quiet
-        )
-        let result: Result<Void, any Error>
-        do {
-            let host = try String(contentsOfFile: sql + "/host/schema.sql", encoding: .utf8)
-            try await pool.withConnection { try await $0.execute(script: host) }
-            let source = try SchemaSource.load(directory: sql)
-            _ = try await Migrator(pool: pool, source: source).run(
-                adapterPath: sql + "/host/adapter.sql",
-                dryRun: false
-            )
-            for witness in [Witness.schema] + witnesses {
-                try await pool.withConnection { try await $0.execute(script: witness) }
-            }
-            result = .success(())
-        } catch {
-            result = .failure(error)
-        }
-        await pool.close()
-        try result.get()
-    }
-}
-
-extension Logger {
-    /// Says only what should never happen in a test.
-    static var quiet: Logger {
-        var logger = Logger(label: "history-tests")
-        logger.logLevel = .error
-        return logger
+        try await DatabaseTemplate.migrated.prepare(url)
+        for witness in [Witness.schema] + witnesses { try await DatabaseTemplate.fill(url, witness) }
     }
 }

@@ -1,4 +1,5 @@
 import Entitlements
+import TestSupport
 import Foundation
 import Postgres
 import Queue

@@ -52,28 +52,26 @@ struct Stories {
         }
         if generator.oneIn(5) { return [Self.anything(&generator, cast)] }
         if generator.oneIn(7) { return Self.oddities(generator.below(5), &generator, cast) }
-        var number = generator.below(64)
-        // What is rarest by itself comes more often.
-        switch number {
-        case 48, 49: return Self.assets(0, &generator, cast)
-        case 50, 51: return Self.assets(1, &generator, cast)
-        case 52: return Self.lives(3, &generator, cast)
-        case 53, 61, 62, 63: return Self.moves(9, &generator, cast)
-        case 54: return Self.failures(1, &generator, cast)
-        case 55: return Self.moves(6, &generator, cast)
-        case 56, 57, 58: return Self.races(9, &generator, cast)
-        case 59, 60: return Self.assets(3, &generator, cast)
-        default: break
-        }
-        if number < 10 { return Self.lives(number, &generator, cast) }
-        number -= 10
-        if number < 17 { return Self.races(number, &generator, cast) }
-        number -= 17
-        if number < 12 { return Self.moves(number, &generator, cast) }
-        number -= 12
-        if number < 4 { return Self.failures(number, &generator, cast) }
-        number -= 4
-        return Self.assets(number, &generator, cast)
+        let story = Self.weighted[generator.below(Self.weighted.count)]
+        return story.tell(story.number, &generator, cast)
+    }
+
+    private typealias Teller = @Sendable (Int, inout SeededGenerator, Cast) -> [Step]
+    private typealias Story = (tell: Teller, number: Int)
+
+    /// Each story as often as its weight.
+    private static let weighted: [Story] =
+        [
+            each(10, lives), each(17, races), each(12, moves), each(4, failures), each(5, assets),
+            // What is rarest by itself comes more often.
+            again(2, assets, 0), again(2, assets, 1), again(1, lives, 3), again(1, moves, 9), again(1, failures, 1),
+            again(1, moves, 6), again(3, races, 9), again(2, assets, 3), again(3, moves, 9),
+        ].flatMap(\.self)
+
+    private static func each(_ count: Int, _ tell: @escaping Teller) -> [Story] { (0..<count).map { (tell, $0) } }
+
+    private static func again(_ weight: Int, _ tell: @escaping Teller, _ number: Int) -> [Story] {
+        Array(repeating: (tell, number), count: weight)
     }
 
     /// One step by itself.

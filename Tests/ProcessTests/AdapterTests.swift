@@ -204,7 +204,7 @@ struct AdapterTests {
     }
 
     @Test func `The page's example is part of the adapter that is tested`() throws {
-        let page = try Paths.text(Paths.package + "/deploy/docs/integrate/other-tables.md")
+        let page = try Paths.text(Paths.folder + "/deploy/docs/integrate/other-tables.md")
         let lines = page.split(separator: "\n", omittingEmptySubsequences: false)
         let example = lines.drop { !$0.hasPrefix("    CREATE OR REPLACE FUNCTION") }.prefix {
             $0.isEmpty || $0.hasPrefix("    ")

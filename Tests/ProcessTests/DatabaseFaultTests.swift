@@ -8,7 +8,7 @@ struct DatabaseFaultTests {
     /// One way in which a database is wrong.
     struct Condition: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        var template = DatabaseTemplate.migrated
+        var template = DatabaseTemplate.selling
         /// What is done to a good database.
         var script = ""
         /// The role that connects.
@@ -57,8 +57,11 @@ struct DatabaseFaultTests {
         ),
     ]
 
-    @Test("Every command refuses a database that is wrong, says why, and writes nothing", arguments: conditions)
-    func wrongDatabase(condition: Condition) async throws {
+    @Test(
+        "Every command refuses a database that is wrong, says why, and writes nothing",
+        arguments: conditions.enumerated().map { ($0.offset, $0.element) }
+    )
+    func wrongDatabase(place: Int, condition: Condition) async throws {
         try await Site.with(condition.template) { site in
             try await site.execute("INSERT INTO users (id) VALUES ('user-1');" + condition.script)
             let before = try await site.content()
@@ -68,7 +71,7 @@ struct DatabaseFaultTests {
                 overTCP: true,
                 user: condition.user
             )
-            for command in Command.all where condition.concerns(command) {
+            for command in Command.share(place, of: Self.conditions.count) where condition.concerns(command) {
                 try await command.expectFailure(settings, code: condition.code, naming: condition.texts)
             }
             #expect(try await site.content() == before)

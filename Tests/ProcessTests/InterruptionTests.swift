@@ -13,8 +13,8 @@ struct InterruptionTests {
 
     /// After how many ended jobs the next worker dies.
     private static let goals: [Int64] =
-        ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
-        ? [50, 300, 600, 900, 1200, 1500, 1800, 2100, 2300] : [200, 700, 1200, 1700, 2200]
+        Profile.isFull
+        ? [50, 300, 600, 900, 1200, 1500, 1800, 2100, 2300] : [700, 1700]
 
     /// What becomes of the crowd when nothing happens.
     static let record = Task {
@@ -67,19 +67,19 @@ struct InterruptionTests {
             var heldAtDeath: Int64 = 0
             for goal in Self.goals {
                 let worker = try await site.start("worker", "--until-idle")
-                try await site.until(Self.ended(goal), comment: "\(goal) jobs did not end")
+                try await site.waitUntil(Self.ended(goal), comment: "\(goal) jobs did not end")
                 heldAtDeath += try await Self.kill(worker, of: site)
             }
             #expect(heldAtDeath > 0, "every kill came between two pieces of work")
             // The last one dies in the middle of a batch of assets, after batches that their owners were told of.
             let worker = try await site.start("worker", "--until-idle")
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue AS q WHERE q.crashes >= 2"
             )
-            try await site.until("SELECT count(*) FROM entitlement_sync.asset_run AS r WHERE r.changed > 0")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.asset_run AS r WHERE r.changed > 0")
             let gate = try await Self.hold("LOCK TABLE entitlement_sync.asset_batch IN SHARE MODE", in: site)
             await assets.close()
-            try await site.until(
+            try await site.waitUntil(
                 """
                 SELECT count(*) FROM pg_locks AS l
                   JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()
@@ -127,7 +127,7 @@ struct InterruptionTests {
     /// - Returns: how many jobs it held.
     private static func kill(_ worker: Program, of site: Site) async throws -> Int64 {
         // Whoever is held at three deaths runs alone, one after the other: that is another subject.
-        try await site.until(
+        try await site.waitUntil(
             """
             SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue AS q
              WHERE q.owner IS NOT NULL AND q.crashes >= 2

@@ -1,5 +1,6 @@
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 
 /// Jobs as operators find, read and move them.
@@ -19,7 +20,7 @@ struct QueueCommandTests {
                 """
             )
             let worker = try await site.start("worker")
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.job_status AS s WHERE s.last_error IS NOT NULL AND s.state = 'queued'"
             )
             try await worker.stop()

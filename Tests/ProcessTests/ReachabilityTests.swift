@@ -5,30 +5,32 @@ import Testing
 
 /// Databases that cannot be reached, that do not answer, and tables that somebody holds.
 struct ReachabilityTests {
-    private static let onServer = Command.all.filter { $0.need != .nothing }
+    private static func onServer(_ place: Int) -> [Command] {
+        Command.share(place, of: 6).filter { $0.need != .nothing }
+    }
 
     @Test(
         "A database that cannot be reached is named with the setting to check",
         arguments: [
-            ("postgres://app:hunter2@127.0.0.1:PORT/app", 69 as Int32, "check DATABASE_URL"),
-            ("postgres://app:hunter2@no-such-host.invalid/app", 69, "check DATABASE_URL"),
-            ("host=/nonexistent", 69, "check DATABASE_URL"),
-            ("postgres://app:hunter2@[::1/app", 78, "DATABASE_URL"),
-            ("postgres://app:hunter2@127.0.0.1:PORT/app?sslmode=perhaps", 78, "DATABASE_URL"),
-            ("host=127.0.0.1 prot=1 password=hunter2", 78, "DATABASE_URL"),
+            (0, "postgres://app:hunter2@127.0.0.1:PORT/app", 69 as Int32, "check DATABASE_URL"),
+            (1, "postgres://app:hunter2@no-such-host.invalid/app", 69, "check DATABASE_URL"),
+            (2, "host=/nonexistent", 69, "check DATABASE_URL"),
+            (3, "postgres://app:hunter2@[::1/app", 78, "DATABASE_URL"),
+            (4, "postgres://app:hunter2@127.0.0.1:PORT/app?sslmode=perhaps", 78, "DATABASE_URL"),
+            (5, "host=127.0.0.1 prot=1 password=hunter2", 78, "DATABASE_URL"),
         ]
     )
-    func unreachable(url: String, code: Int32, text: String) async throws {
+    func unreachable(place: Int, url: String, code: Int32, text: String) async throws {
         let closed = ClosedPort()
         let settings = Site.settings(url.replacingOccurrences(of: "PORT", with: "\(closed.number)"))
-        for command in Self.onServer { try await command.expectFailure(settings, code: code, naming: [text]) }
+        for command in Self.onServer(place) { try await command.expectFailure(settings, code: code, naming: [text]) }
     }
 
     @Test("Without DATABASE_URL libpq's own variables hold, and a failure names both")
     func missingURL() async throws {
         var settings = Site.settings("")
         settings["PGHOST"] = "/nonexistent"
-        for command in Self.onServer {
+        for command in Self.onServer(1) {
             try await command.expectFailure(settings, code: 69, naming: ["DATABASE_URL", "PGHOST"])
         }
     }
@@ -50,7 +52,7 @@ struct ReachabilityTests {
             ("postgres://postgres@\(there)/no-such-database", 69, "check the database's name in DATABASE_URL"),
         ]
         for (url, code, text) in cases {
-            for command in Self.onServer {
+            for command in Self.onServer(2) {
                 try await command.expectFailure(Site.settings(url), code: code, naming: [text])
             }
         }
@@ -61,7 +63,7 @@ struct ReachabilityTests {
         let listener = LoopbackListener()
         defer { listener.close() }
         let settings = Site.settings("postgres://app:hunter2@127.0.0.1:\(listener.port)/app")
-        try await Self.together(Self.onServer) { command in
+        try await Self.together(Self.onServer(3)) { command in
             try await command.expectFailure(settings, code: 69, naming: ["did not answer in time", "DATABASE_URL"])
         }
     }
@@ -74,7 +76,7 @@ struct ReachabilityTests {
             try await site.execute("INSERT INTO users (id) VALUES ('user-1')")
             try await Self.holding("entitlement_sync.schema_release", of: site) {
                 // Migrations wait for one another, so the fewer the shorter.
-                let others = Self.onServer.filter { $0.name != "bench" && $0.name != "migrate" }
+                let others = Self.onServer(4).filter { $0.name != "bench" && $0.name != "migrate" }
                 let migrations = [Command("migrate"), Command("migrate", "--dry-run", "--output", "json")]
                 try await Self.together(others + migrations) { command in
                     try await command.expectFailure(site.settings, code: 75, naming: ["locked", "pg_stat_activity"])

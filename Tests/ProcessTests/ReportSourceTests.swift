@@ -64,7 +64,7 @@ struct ReportSourceTests {
         }
     }
 
-    @Test(.enabled(if: FaultRuns.isFull, "it reads a million decisions"))
+    @Test(.full)
     func `A replay of a million decisions on the standby keeps the primary's restores and queue as they are`()
         async throws
     {

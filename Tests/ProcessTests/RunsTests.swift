@@ -83,7 +83,7 @@ import Testing
             #expect(wrong.code == 65 && wrong.err.contains("--hash"), "\(wrong)")
             let released = try await site.run("runs", "release", "\(summary.run)", "--hash", hash)
             #expect(released.code == 0, "\(released)")
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.run AS r WHERE r.scope = 'diff' AND r.state = 'done'"
             )
             #expect(
@@ -221,7 +221,7 @@ import Testing
             let listed = try await site.run("schedule", "list", "--output", "json")
             #expect(listed.out.contains("\"name\":\"often\"") && listed.out.contains("\"next\":\"20"), "\(listed)")
             let first = try await site.start("schedule")
-            try await site.until(
+            try await site.waitUntil(
                 """
                 SELECT count(*) FROM entitlement_sync.leader AS l
                  WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp()
@@ -231,12 +231,12 @@ import Testing
             let fence = try await Self.fence(site)
             #expect(try await Self.holder(site) == first.pid)
             first.signal(SIGSTOP)
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT (l.fence > \(fence))::int::bigint FROM entitlement_sync.leader AS l WHERE l.name = 'scheduler'"
             )
             #expect(try await Self.holder(site) == second.pid)
             try await site.execute("UPDATE entitlement_sync.schedule SET slot_at = now() - interval '5 years'")
-            try await site.until("SELECT count(*) FROM entitlement_sync.run")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.run")
             let newFence = try await Self.fence(site)
             first.signal(SIGCONT)
             // Longer than a lease, so that it has tried to lead again.
@@ -278,7 +278,7 @@ import Testing
             try await inject(#"{"endpoint":"app_store.notifications","latency":"5s"}"#)
             let victim = try await site.start("worker")
             #expect(try await site.run("reconcile", "--since", since, "--wait", "0").code == 75)
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.run_backfill AS y WHERE y.list = 'app_store' AND y.reached > y.since"
             )
             try await victim.kill()

@@ -15,7 +15,7 @@ struct SignalTests {
 
     @Test(
         "A worker told to stop while the store keeps it waiting ends with 0 within 10 s, and its jobs lose nothing",
-        arguments: [("SIGTERM", SIGTERM, true), ("SIGTERM", SIGTERM, false), ("SIGINT", SIGINT, false)]
+        arguments: Profile.cases([("SIGTERM", SIGTERM, true), ("SIGTERM", SIGTERM, false), ("SIGINT", SIGINT, false)])
     )
     func stopsInTime(name: String, number: Int32, untilIdle: Bool) async throws {
         // How long it takes says something only where nobody else keeps the machine.
@@ -32,7 +32,7 @@ struct SignalTests {
                 """
             )
             let worker = untilIdle ? try await site.start("worker", "--until-idle") : try await site.start("worker")
-            try await site.until(
+            try await site.waitUntil(
                 """
                 SELECT (count(*) = \(Int64(Self.users)))::integer::bigint FROM entitlement_sync.job_status AS s
                  WHERE s.state = 'running'
@@ -84,7 +84,7 @@ struct SignalTests {
     @Test("A worker told to stop while its database is away ends with 0 within 10 s")
     func stopsWithoutDatabase() async throws {
         let server = try await PrivatePostgres.start()
-        let database = try await server.database(.migrated)
+        let database = try await server.database(.selling)
         let worker = try await Program(
             [Paths.program, "worker"],
             environment: Site.environment(Site.settings(database.tcpURL))
@@ -97,7 +97,7 @@ struct SignalTests {
         #expect(ContinuousClock.now - told < .seconds(10))
     }
 
-    @Test("A simulator told to stop ends with 0 and says nothing", arguments: [SIGTERM, SIGINT])
+    @Test("A simulator told to stop ends with 0 and says nothing", arguments: Profile.cases([SIGTERM, SIGINT]))
     func simulatorStops(number: Int32) async throws {
         let simulator = try await Simulator(scenario: Self.scenario)
         simulator.program.signal(number)

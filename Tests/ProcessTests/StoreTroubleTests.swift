@@ -63,7 +63,7 @@ struct StoreTroubleTests {
         try await Site.with(store: simulator.url, settings: ["JOB_MAX_ATTEMPTS": "20"]) { site in
             try await site.execute(Self.load)
             let worker = try await site.start("worker", "--until-idle")
-            try await site.until(
+            try await site.waitUntil(
                 """
                 SELECT (count(*) = 450)::integer::bigint FROM entitlement_sync.job_status AS s
                  WHERE s.state = 'queued' AND s.last_error = 'breaker_open'

@@ -5,7 +5,7 @@ import Testing
 
 /// What people mistype: flags, arguments, settings and data.
 struct UsageTests {
-    @Test("An unknown flag is a usage error that names the flag", arguments: Command.all)
+    @Test("An unknown flag is a usage error that names the flag", arguments: Command.share(0, of: 3))
     func unknownFlag(command: Command) async throws {
         var command = command
         command.words.append("--no-such-flag")
@@ -47,7 +47,10 @@ struct UsageTests {
         #expect(ending.err.hasPrefix("entitlement-sync: ") && ending.err.contains(text), "\(ending)")
     }
 
-    @Test("Every fault of the configuration is listed at once", arguments: Command.all.filter { $0.need != .nothing })
+    @Test(
+        "Every fault of the configuration is listed at once",
+        arguments: Command.share(1, of: 3).filter { $0.need != .nothing }
+    )
     func malformedConfiguration(command: Command) async throws {
         let settings = [
             "DATABASE_URL": "hunter2", "WORKER_BATCH": "0", "LOG_LEVEL": "loud", "REVENUECAT_API_KEY": "sk_hunter2",

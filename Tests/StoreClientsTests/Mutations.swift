@@ -3,17 +3,15 @@ import TestSupport
 
 /// What is done to the texts that the decoders read, and how much of it.
 enum Mutations {
-    /// Altered inputs for each kind of decoder: forty thousand, and a million in the long profile.
-    static let count = isFull ? 1_000_000 : 40_000
+    /// Altered inputs for each kind of decoder: eight thousand, and a million in the long profile.
+    static let count = Profile.isFull ? 1_000_000 : 8_000
 
     /// Altered texts whose signatures are looked at, which takes as long as a hundred that are only read.
-    static let signed = isFull ? 500_000 : 5_000
-
-    static let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
+    static let signed = Profile.isFull ? 500_000 : 1_000
 
     /// Where a signed text is altered: in every place in the long profile, else in each fifth, with the first and the last.
     static func places(of text: [UInt8]) -> [Int] {
-        text.indices.filter { isFull || $0 % 5 == 0 || $0 == text.count - 1 }
+        text.indices.filter { Profile.isFull || $0 % 5 == 0 || $0 == text.count - 1 }
     }
 
     /// The bytes that JSON gives a meaning to, and some that are no UTF-8.

@@ -1,6 +1,7 @@
 import Diagnostics
 import Migrations
 import Postgres
+import TestSupport
 import Testing
 import UserRequests
 

@@ -2,6 +2,7 @@ import Diagnostics
 import Entitlements
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 import UserRequests
 
@@ -57,7 +58,7 @@ struct AssetTests {
 
     /// As many as the design speaks of in the long profile.
     private static let many =
-        ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full" ? 100_000 : 20_000
+        Profile.isFull ? 100_000 : 20_000
 
     @Test func `86 127: a lapse in the middle of very many assets wins, and leaves none behind`() async throws {
         try await World.with(customers: ["{id: ann, subscriptions: [{state: active}]}"]) { world in
@@ -75,14 +76,14 @@ struct AssetTests {
             }
             _ = try await world.restore("ann")
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT (count(*) > 2)::int FROM entitlement_sync.asset_batch",
                     comment: "the unfreezing does not go on"
                 )
                 try await world.change("ann", #"{"state":"expired"}"#)
                 _ = try await world.reconcile("ann")
                 try await world.pool.query("SELECT pg_notify('entitlement_sync_wake', '')")
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT (u.type = 'free' AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run))::int
                       FROM users AS u WHERE u.id = 'ann'
@@ -114,15 +115,15 @@ struct AssetTests {
             )
             let job = try await world.restore("ann")
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
                 )
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT (count(*) = 19)::int::bigint FROM assets WHERE frozen_reasons = '{}'",
                     comment: "the other assets stay frozen"
                 )
                 #expect(try await world.type(of: "ann") == "subscriber")
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.asset_batch AS b
                       JOIN entitlement_sync.decision AS d ON d.id = b.decision_id
@@ -134,7 +135,7 @@ struct AssetTests {
                 #expect(Set(found).isSuperset(of: ["refused_assets", "alarm.asset_refused"]), "\(found)")
                 try await world.pool.query("DROP TRIGGER refuse ON assets")
                 try await world.pool.query("UPDATE entitlement_sync.asset_run SET due = now()")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT (count(*) = 20)::int::bigint FROM assets WHERE frozen_reasons = '{}'",
                     comment: "the refused asset is not tried again"
                 )
@@ -166,22 +167,22 @@ struct AssetTests {
             }
             let ann = try await world.restore("ann")
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(ann) AND outcome = 'restored'"
                 )
                 #expect(try await world.type(of: "ann") == "subscriber")
                 if level == "STATEMENT" {
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.asset_run AS r WHERE r.parked AND r.due > now() + interval '50 minutes'"
                     )
                     let failures = try await world.number("SELECT count(*) FROM entitlement_sync.asset_batch")
                     #expect(failures <= 8, "each asset is tried twice, and then the run rests")
                     try await world.pool.query("ALTER TABLE assets DISABLE TRIGGER refuse")
                 } else {
-                    try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.asset_run")
+                    try await world.waitUntil("SELECT (count(*) = 0)::int FROM entitlement_sync.asset_run")
                 }
                 let job = try await world.restore("bob")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
                 )
             }

@@ -2,6 +2,7 @@ import Entitlements
 import Postgres
 import RateLimits
 @testable import StoreClients
+import TestSupport
 import Testing
 
 /// The shared budget, from its first request on.

@@ -1,6 +1,7 @@
 import Entitlements
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 import UserRequests
 

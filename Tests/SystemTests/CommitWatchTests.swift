@@ -140,7 +140,7 @@ struct CommitWatchTests {
     }
 
     @Test func `A copy on another server is no failover, and a server alone has nothing to wait for`() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let watch = CommitWatch(pool: world.pool)
             #expect(try await watch.note() == [])
             try await world.pool.query(
@@ -154,7 +154,7 @@ struct CommitWatchTests {
     }
 
     @Test func `A server that lacks what a worker has seen is a finding, however its commits were made`() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let watch = CommitWatch(pool: world.pool)
             #expect(try await watch.note() == [])
             // As after a restore to an earlier instant, or where the standby had not followed for a while.
@@ -170,7 +170,7 @@ struct CommitWatchTests {
     }
 
     @Test func `A pause that an operator set is taken over by a loss`() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             try await Controls(pool: world.pool).set("demotions", paused: true)
             let watch = CommitWatch(pool: world.pool)
             #expect(try await watch.note() == [])
@@ -182,7 +182,7 @@ struct CommitWatchTests {
     }
 
     @Test func `A session whose commits do not wait for the disk is a finding`() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let name = world.database.name
             try await world.database.server.administer("ALTER DATABASE \(name) SET synchronous_commit = off")
             let pool = PostgresPool(

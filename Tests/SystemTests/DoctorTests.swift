@@ -223,7 +223,7 @@ struct DoctorTests {
         arguments: work + laws + stores
     )
     func finds(finding: Finding) async throws {
-        try await World.with(customers: ["{id: payer, state: active}"]) { world in
+        try await World.with(customers: ["{id: payer, state: active}"], isFresh: true) { world in
             try await world.add("payer")
             _ = try await world.restored("payer")
             try await InvariantMonitor(pool: world.pool).run()
@@ -246,7 +246,7 @@ struct DoctorTests {
 
     @Test("Laws have their turn one by one, and those that cannot be checked keep no other from its own")
     func turns() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let watch = InvariantMonitor(pool: world.pool)
             // Two of them look there.
             try await world.pool.query("ALTER TABLE entitlement_sync.job_history RENAME TO elsewhere")
@@ -278,7 +278,7 @@ struct DoctorTests {
         "A transaction that keeps dead rows is named with the session to end; so are bloat and notifications not taken"
     )
     func server() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             var limits = DoctorLimits()
             limits.transaction = .seconds(-1)
             let holder = PostgresConnection(configuration: .init(connectionString: world.database.url))
@@ -310,7 +310,7 @@ struct DoctorTests {
                         """
                 )
             }
-            try await world.until(
+            try await world.waitUntil(
                 "SELECT count(*) FROM pg_stat_user_tables AS t WHERE t.relname = 'queue' AND t.n_dead_tup > 400",
                 comment: "the server does not count dead rows"
             )
@@ -322,7 +322,7 @@ struct DoctorTests {
             try await world.pool.query("SELECT pg_terminate_backend(\(pid))")
             await holder.close()
             limits.queueBytes = 64 << 20
-            try await world.until(
+            try await world.waitUntil(
                 "SELECT (count(*) = 0)::integer::bigint FROM pg_stat_activity AS a WHERE a.pid = \(pid)"
             )
             let after = await Doctor(pool: world.pool, limits: limits).checks()

@@ -1,6 +1,7 @@
 import Diagnostics
 import Entitlements
 import Postgres
+import TestSupport
 import Testing
 
 /// How records are looked at in SQL, without a store.

@@ -42,7 +42,7 @@ import UserRequests
             try await world.pool.query("SELECT setval('entitlement_sync.purchase_id_block', 1000, false)")
             try await world.working {
                 let second = try await world.restore("bob")
-                try await world.until("SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(second)")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(second)")
                 #expect(try await world.status(second).outcome == "restored")
                 // Another process was given the same block, and has used its next number.
                 try await world.pool.query(
@@ -53,7 +53,7 @@ import UserRequests
                     """
                 )
                 let third = try await world.restore("cy")
-                try await world.until("SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(third)")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(third)")
                 #expect(try await world.status(third).outcome == "restored")
             }
         }

@@ -3,6 +3,7 @@ import Entitlements
 import Postgres
 import Queue
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 

@@ -30,7 +30,7 @@ struct FlatCostTests {
     /// How many blocks of tables and indexes each statement touches.
     private static func costs(ofHistory jobs: Int) async throws -> [String: Int64] {
         let costs = Costs()
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             // On few days, so that a day's index has its root and leaves with the small history as well.
             try await SampleHistory.load(jobs, over: 8, into: world.pool)
             try await world.pool.query(

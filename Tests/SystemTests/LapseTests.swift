@@ -1,6 +1,7 @@
 import Entitlements
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -153,7 +154,7 @@ struct LapseTests {
             setup.lease = .seconds(2)
             try await world.working(setup) {
                 // The worker has prolonged its lease, so it has looked at the queue many times.
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.worker
                      WHERE expires_at > started_at + interval '2500 milliseconds'
@@ -163,7 +164,7 @@ struct LapseTests {
                 #expect(try await world.status(job).messageKey == "still_checking")
                 #expect(try await world.type(of: "ann") == "free")
                 try await world.controls.set("all", paused: false)
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
                 )
             }

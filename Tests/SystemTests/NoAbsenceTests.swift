@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -25,7 +26,7 @@ struct NoAbsenceTests {
             setup.decision.absenceMargin = .zero
             // The credentials in use are on record.
             try await world.working(setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.store_credential WHERE digest IS NOT NULL"
                 )
             }
@@ -108,7 +109,7 @@ struct NoAbsenceTests {
             for user in Self.users { try await world.change(user, #"{"state":"none"}"#) }
             let asked = try await world.storeRequests(for: "user-1")
             try await world.working(other) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.alarm WHERE name = 'credentials_unknown.revenuecat'"
                 )
             }
@@ -126,7 +127,7 @@ struct NoAbsenceTests {
             // The store knows one of them again, by the same credentials.
             for user in Self.users { try await world.change(user, #"{"state":"active"}"#) }
             try await world.working(other) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.control WHERE name = 'demotions' AND NOT paused"
                 )
             }
@@ -140,7 +141,7 @@ struct NoAbsenceTests {
             other.variables["REVENUECAT_API_KEY"] = "sk_other"
             let before = try await world.texts("SELECT encode(digest, 'hex') FROM entitlement_sync.store_credential")
             try await world.working(other) {
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.store_credential
                      WHERE state = 'confirmed' AND encode(digest, 'hex') <> \(before.joined())

@@ -208,7 +208,7 @@ struct OwnershipTests {
                 // The host enqueues in its own transaction and takes its time.
                 try await host.query("SELECT entitlement_sync.request_restore('old')")
                 try await world.working {
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(bystander) AND state = 'done'"
                     )
                     #expect(try await world.status(claim).state == "running")
@@ -248,9 +248,9 @@ struct OwnershipTests {
             let running = try await world.restore("ann", proofs: proof)
             try await world.inject(#"{"latency":"500ms"}"#)
             try await world.working {
-                try await world.until("SELECT count(*) FROM entitlement_sync.queue WHERE owner IS NOT NULL")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.queue WHERE owner IS NOT NULL")
                 #expect(try await world.commands.cancel(running) == .asked)
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(running) AND state = 'canceled'"
                 )
             }

@@ -12,7 +12,7 @@ import UserRequests
     @Test func `Restores are taken at once while a transaction that read history is open at midnight`()
         async throws
     {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let users = (1...50).map { "user-\($0)" }
             for user in users { try await world.add(user) }
             // As after midnight on a day that ends retention: one day to make, one to drop.
@@ -72,7 +72,7 @@ import UserRequests
     @Test func `After a failed try no process tries for minutes, and fourteen days without partitions are an alarm`()
         async throws
     {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let partitions = Partitions(pool: world.pool, historyDays: 90)
             #expect(try await partitions.maintain())
             #expect(try await partitions.maintain(), "what was done is asked for again at will")
@@ -100,7 +100,8 @@ import UserRequests
 
     @Test(arguments: [-7000, -400, -95, 40, 400, 731, 40_000])
     func `A restore is taken and answered on a day that no worker made, and stays known`(days: Int32) async throws {
-        try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
+        try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"], isFresh: true) {
+            world in
             for user in ["ann", "bob"] { try await world.add(user) }
             try await world.setClock(days)
             let there = try await world.restore("ann", proofs: Self.proof)
@@ -118,7 +119,7 @@ import UserRequests
     @Test(arguments: [10, 3000])
     func `After 400 days without a worker every row is kept, and the coming days are made`(requests: Int64) async throws
     {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             try await world.lay("job_request", from: -490, to: -369)
             try await world.pool.query(
                 """
@@ -138,7 +139,7 @@ import UserRequests
     @Test func `Holes are closed, an interrupted detach is brought to its end, and a full last range begins later`()
         async throws
     {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             try await world.pool.query(
                 """
                 INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state)
@@ -189,7 +190,7 @@ import UserRequests
     func `What a waiting job said outlives retention, and few days are dropped at once`()
         async throws
     {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             try await world.add("ann")
             try await world.lay("job_request", from: -120, to: 32)
             try await world.setClock(-119)
@@ -211,7 +212,7 @@ import UserRequests
     }
 
     @Test func `No partition of an append-only table can be emptied, and a blocked month is an alarm`() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let open = try await world.texts(
                 """
                 SELECT p.part::text FROM unnest('{decision}'::text[]) AS t(name)

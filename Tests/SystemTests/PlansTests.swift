@@ -23,12 +23,12 @@ import UserRequests
         }
     }
 
-    @Test(arguments: [0, 6, 24])
+    @Test(arguments: Profile.cases([6, 0, 24]))
     func `Restores, reconciles and answers reach users and ledger by key, however old the statistics`(few: Int)
         async throws
     {
         let customers = (0..<Self.users).map { "{id: user-\($0), state: \(Self.state($0))}" }
-        try await World.with(customers: customers) { world in
+        try await World.with(customers: customers, isFresh: true) { world in
             try await world.pool.query(
                 """
                 INSERT INTO users (id, type)
@@ -91,13 +91,13 @@ import UserRequests
             }
         }
         for number in users { _ = try await world.reconcile("user-\(number)") }
-        try await world.until("SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int")
+        try await world.waitUntil("SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int")
     }
 
     /// Reads the answers of restores that wait, and again once all have ended: not between, for each answer reads a row.
     private static func untilEnded(_ jobs: [UUID], _ app: AppRequests, in world: World) async throws {
         _ = try await app.answers(jobs)
-        try await world.until(
+        try await world.waitUntil(
             "SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int",
             comment: "restores do not end"
         )
@@ -110,7 +110,8 @@ import UserRequests
     /// again until nothing on the server can see them any more, and how long that takes is up to whatever else it does.
     private static func wide(_ world: World) async throws -> [String] {
         // Sessions say what they did when they end; those of the test's own pool, up to four, stay.
-        try await world.until(
+        await world.workerPool.closeIdle(since: .now)
+        try await world.waitUntil(
             """
             SELECT (count(*) <= 4)::int FROM pg_catalog.pg_stat_activity AS a
              WHERE a.datname = current_database() AND a.backend_type = 'client backend'

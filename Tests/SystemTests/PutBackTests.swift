@@ -122,7 +122,7 @@ struct PutBackTests {
             setup.retry.backoffBase = .seconds(600)
             setup.retry.backoffCap = .seconds(600)
             try await world.working(setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND attempt = 1 AND state = 'queued'"
                 )
             }

@@ -33,7 +33,7 @@ struct QueueSizeTests {
     }
 
     @Test func `A queue full of dead rows is moved, and its living rows come along`() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             let compactor = JobQueue(pool: world.pool)
             try await Self.fill(world, dead: 160_000, alive: 30)
             let before = try await Self.content(world)
@@ -47,7 +47,7 @@ struct QueueSizeTests {
     }
 
     @Test func `A queue that somebody is at work in stays where it is`() async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             try await Self.fill(world, dead: 1000, alive: 3)
             let before = try await Self.content(world)
             try await world.pool.withTransaction { connection in
@@ -67,7 +67,7 @@ struct QueueSizeTests {
         arguments: ["", "ANALYZE entitlement_sync.queue", "DELETE FROM entitlement_sync.queue WHERE user_key % 2 = 0"]
     )
     func plan(preparation: String) async throws {
-        try await World.with { world in
+        try await World.with(isFresh: true) { world in
             var configuration = PostgresConfiguration(connectionString: world.database.url, maxConnections: 1)
             configuration.sessionSettings = SessionSettings.ordinary
             let pool = PostgresPool(configuration: configuration, logger: .quiet)
@@ -105,7 +105,7 @@ struct QueueSizeTests {
             // Counters reach other sessions at the end of this one at the latest.
             let session = try #require(try await pool.query("SELECT pg_backend_pid()").first).decode(Int32.self)
             await pool.close()
-            try await world.until(
+            try await world.waitUntil(
                 "SELECT (NOT EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = \(session)))::int",
                 comment: "the session does not end"
             )

@@ -25,7 +25,7 @@ struct RaceTests {
             try await world.inject(#"{"latency":"50ms"}"#)
             try await world.working {
                 try await world.working {
-                    try await world.until(
+                    try await world.waitUntil(
                         """
                         SELECT (count(*) = 2)::int::bigint FROM entitlement_sync.job_status
                          WHERE user_id = 'ann' AND state = 'done'
@@ -57,16 +57,16 @@ struct RaceTests {
                 var jobs: [UUID] = []
                 for user in held { jobs.append(try await world.restore(user)) }
                 try await world.working(WorkerSetup(concurrency: 8)) {
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT (count(*) = 8)::int FROM entitlement_sync.queue AS q WHERE q.owner IS NOT NULL"
                     )
                     let other = try await world.restore("ann")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(other) AND state = 'done'",
                         comment: "nobody else was answered"
                     )
                     try await host.execute(script: "COMMIT")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT (count(*) = 9)::int FROM entitlement_sync.job_history WHERE state = 'done'"
                     )
                 }
@@ -97,7 +97,7 @@ struct RaceTests {
                 )
                 try await world.working {
                     // Bob is being promoted, in the batch that ann's job came with.
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND NOT granted"
                     )
                     try await host.execute(
@@ -105,7 +105,7 @@ struct RaceTests {
                             SET LOCAL lock_timeout = '20s'; SELECT entitlement_sync.request_restore('ann'); COMMIT
                             """
                     )
-                    try await world.until(
+                    try await world.waitUntil(
                         """
                         SELECT (count(*) = 2)::int::bigint FROM entitlement_sync.job_status AS s
                          WHERE s.state = 'done' AND s.outcome = 'restored'
@@ -125,13 +125,13 @@ struct RaceTests {
                 // While the host holds one asset the run cannot end.
                 try await host.query("SELECT id FROM assets WHERE user_id = 'ann' ORDER BY id DESC LIMIT 1 FOR UPDATE")
                 try await world.working(smallBatches) {
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT (count(*) = 59)::int::bigint FROM assets WHERE frozen_reasons = '{}'",
                         comment: "the other assets did not come back"
                     )
                     try await world.change("ann", #"{"state":"expired"}"#)
                     let reconcile = try await world.reconcile("ann")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(reconcile) AND state = 'done'"
                     )
                     #expect(try await world.status(reconcile).outcome == "demoted")
@@ -154,12 +154,12 @@ struct RaceTests {
             try await world.pool.withTransaction { host in
                 try await host.query("SELECT id FROM assets WHERE user_id = 'ann' ORDER BY id DESC LIMIT 1 FOR UPDATE")
                 try await world.working(smallBatches) {
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT (count(*) = 59)::int::bigint FROM assets WHERE frozen_reasons = '{subscription_lapsed}'"
                     )
                     try await world.change("ann", #"{"state":"active"}"#)
                     let restore = try await world.restore("ann")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(restore) AND outcome = 'restored'"
                     )
                 }
@@ -180,7 +180,7 @@ struct RaceTests {
                 try await world.pool.withTransaction { host in
                     try await host.query("UPDATE assets SET user_id = 'bob' WHERE id = 29")
                     try await host.query("DELETE FROM assets WHERE id = 30")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT (count(*) = 28)::int::bigint FROM assets WHERE user_id = 'ann' AND frozen_reasons = '{}'"
                     )
                 }
@@ -201,7 +201,9 @@ struct RaceTests {
                 // While the host holds one asset the run cannot end.
                 try await host.query("SELECT id FROM assets WHERE user_id = 'ann' ORDER BY id DESC LIMIT 1 FOR UPDATE")
                 try await world.working(smallBatches) {
-                    try await world.until("SELECT (count(*) = 29)::int::bigint FROM assets WHERE frozen_reasons = '{}'")
+                    try await world.waitUntil(
+                        "SELECT (count(*) = 29)::int::bigint FROM assets WHERE frozen_reasons = '{}'"
+                    )
                 }
                 try await world.pool.query("UPDATE users SET status = 'banned' WHERE id = 'ann'")
             }
@@ -217,14 +219,14 @@ struct RaceTests {
             try await world.pool.withTransaction { host in
                 try await host.query("UPDATE users SET status = 'banned' WHERE id = 'ann'")
                 try await world.working {
-                    try await world.until("SELECT count(*) FROM entitlement_sync.queue WHERE owner IS NOT NULL")
+                    try await world.waitUntil("SELECT count(*) FROM entitlement_sync.queue WHERE owner IS NOT NULL")
                     // Once bob, who came later, has his answer, the verdict about ann has been tried.
                     let later = try await world.restore("bob")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(later) AND state = 'done'"
                     )
                     try await host.query("COMMIT AND CHAIN")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
                     )
                 }
@@ -249,9 +251,9 @@ struct RaceTests {
                 try await host.query("INSERT INTO entitlement_sync.purchase_identifier SELECT * FROM names")
                 let job = try await world.restore("new")
                 try await world.working {
-                    try await world.untilBlocked("the worker did not meet the other writer")
+                    try await world.waitUntilBlocked("the worker did not meet the other writer")
                     try await host.query("COMMIT AND CHAIN")
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
                     )
                 }
@@ -316,7 +318,7 @@ struct RaceTests {
                     try await world.change("ann", #"{"state":"active"}"#)
                     try await host.query("COMMIT AND CHAIN")
                     for job in jobs {
-                        try await world.until(
+                        try await world.waitUntil(
                             "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
                         )
                     }

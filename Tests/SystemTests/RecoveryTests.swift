@@ -22,7 +22,7 @@ struct RecoveryTests {
             // Half of the store's answers are so slow that the worker is gone before they come.
             try await world.inject(#"{"every":2,"latency":"2s"}"#)
             try await world.working(setup) {
-                try await world.until("SELECT count(*) FROM users WHERE type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE type = 'subscriber'")
             }
             #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'free'") > 0)
             try await world.heal()
@@ -89,7 +89,7 @@ struct RecoveryTests {
                 var setup = WorkerSetup()
                 setup.drain = .zero
                 try await world.working(setup) {
-                    try await world.until(waiting, comment: "the third batch did not come")
+                    try await world.waitUntil(waiting, comment: "the third batch did not come")
                 }
                 // As far as the database knows, nobody has left.
                 try await world.pool.query(
@@ -143,7 +143,7 @@ struct RecoveryTests {
                 #expect(try await world.type(of: "ann") == "free")
                 await observer.close()
                 try await standby.stop(immediately: true)
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
                 )
             }
@@ -181,7 +181,7 @@ struct RecoveryTests {
             try await world.pool.withTransaction { connection in
                 try await connection.query("SELECT id FROM users WHERE id = 'held' FOR UPDATE")
                 try await world.working {
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(other) AND outcome = 'restored'",
                         comment: "the other user waits too"
                     )
@@ -189,7 +189,7 @@ struct RecoveryTests {
                 }
             }
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(held) AND outcome = 'restored'"
                 )
             }
@@ -211,7 +211,7 @@ struct RecoveryTests {
                 try await host.query("SELECT id FROM users WHERE id = 'held' FOR UPDATE")
                 try await world.working {
                     // Claimed and read by now, and put off.
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(held) AND state = 'running'"
                     )
                     if alone == "odd" {
@@ -227,7 +227,7 @@ struct RecoveryTests {
                     }
                     for _ in 1...2 {
                         for user in others { _ = try await world.restore(user) }
-                        try await world.until(
+                        try await world.waitUntil(
                             "SELECT (count(*) = 20)::integer::bigint FROM users WHERE id LIKE 'user-%' AND type = 'subscriber'",
                             comment: "others wait too"
                         )

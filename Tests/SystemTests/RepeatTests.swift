@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -23,7 +24,7 @@ struct RepeatTests {
             try await world.inject(#"{"latency":"500ms"}"#)
             let first = try await world.restore("ann")
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(first) AND state = 'running'"
                 )
                 let proof = #"[{"store":"app_store","kind":"transaction_id","value":"1"}]"#
@@ -35,7 +36,7 @@ struct RepeatTests {
                         "SELECT jsonb_array_length(proofs)::bigint FROM entitlement_sync.job_request WHERE id = \(second)"
                     ) == 1
                 )
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(second) AND state = 'done'"
                 )
                 #expect(try await world.status(first).outcome == "restored")
@@ -74,14 +75,14 @@ struct RepeatTests {
             let job = try await world.restore("ann", proofs: proof(1))
             let second = proof(2)
             try await world.working(setup) {
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.job_status
                      WHERE id = \(job) AND state = 'queued' AND attempt = 1
                     """
                 )
                 #expect(try await world.restore("ann", proofs: second) == job)
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
                 )
             }

@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import Reconciliation
+import TestSupport
 import Testing
 import UserRequests
 
@@ -250,7 +251,7 @@ import UserRequests
             let odd = try await world.restore("ann")
             let other = try await world.restore("bob")
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(other) AND state = 'done'"
                 )
                 #expect(try await world.status(odd).outcome == nil)

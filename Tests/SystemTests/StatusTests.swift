@@ -2,6 +2,7 @@ import Diagnostics
 import Entitlements
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -55,11 +56,11 @@ struct StatusTests {
             try await world.inject(#"{"latency":"500ms"}"#)
             let job = try await world.restore("ann")
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'running'"
                 )
                 try await world.pool.query(.init(rawSQL: change))
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
                 )
             }

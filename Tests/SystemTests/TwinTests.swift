@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 

@@ -31,6 +31,8 @@ struct WorkerSetup: Sendable {
     var drain = Duration.seconds(5)
     var untilIdle = true
     var assetBatch = 1000
+    /// The time that finding a reported id takes at least; a test compares ids under the program's own.
+    var reportedIDTime = Duration.milliseconds(20)
     /// Jobs that are held at once.
     var concurrency = 64
     /// The stores' variables, as the program is told of them; RevenueCat alone where there are none.
@@ -54,6 +56,18 @@ struct WorkerSetup: Sendable {
 }
 
 struct WorkerTookTooLong: Error {}
+
+extension PostgresConfiguration {
+    /// How a worker reaches its database; its services ask at the same time, and wait for each other's connections.
+    static func worker(at url: String, role: String? = nil) -> PostgresConfiguration {
+        PostgresConfiguration(
+            connectionString: url,
+            maxConnections: 4,
+            maxWaiters: 4096,
+            sessionSettings: SessionSettings.ordinary.merging(role.map { ["role": $0] } ?? [:]) { $1 }
+        )
+    }
+}
 
 extension World {
     /// Runs one worker, composed as the program composes it, until nothing is left to do.
@@ -87,32 +101,10 @@ extension World {
         CheckScheduler(pool: pool, background: background, dequeue: DequeueSignal(), logger: .quiet)
     }
 
-    /// Waits until a query's only number is not 0.
-    ///
-    /// The database tells nobody what a worker did, so this asks again and again, for a minute at most.
-    func until(_ query: PostgresQuery, comment: Comment? = nil) async throws {
-        try await eventually(comment ?? "waited in vain") { try await number(query) != 0 }
-    }
-
-    /// Waits until a session waits for a lock that another transaction holds.
-    func untilBlocked(_ comment: Comment) async throws {
-        try await until(
-            """
-            SELECT count(*) FROM pg_catalog.pg_stat_activity AS a
-             WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
-            """,
-            comment: comment
-        )
-    }
-
     private func runWorker(_ setup: WorkerSetup) async throws {
-        let configuration = PostgresConfiguration(
-            connectionString: setup.database ?? database.url,
-            maxConnections: 8,
-            maxWaiters: 4096,
-            sessionSettings: SessionSettings.ordinary.merging(setup.role.map { ["role": $0] } ?? [:]) { $1 }
-        )
-        let pool = PostgresPool(configuration: configuration, logger: .quiet)
+        let configuration = PostgresConfiguration.worker(at: setup.database ?? database.url, role: setup.role)
+        let isOwn = setup.database != nil || setup.role != nil
+        let pool = isOwn ? PostgresPool(configuration: configuration, logger: .quiet) : workerPool
         let transport = HTTPTransport(
             configuration: HTTPTransportConfiguration(maxConnectionsPerHost: 64),
             logger: .quiet
@@ -136,7 +128,7 @@ extension World {
             result = .failure(error)
         }
         await transport.shutdown()
-        await pool.close()
+        if isOwn { await pool.close() }
         try result.get()
     }
 
@@ -158,6 +150,7 @@ extension World {
             pool: pool,
             transport: transport,
             salesSignal: signals.sales,
+            reportedIDTime: setup.reportedIDTime,
             logger: .quiet
         ).workerStores(publishes: setup.tells)
         if !setup.servesDesk { (stores.desk, stores.dryRunReader) = ([], nil) }

@@ -12,9 +12,11 @@ import Transport
 import UserRequests
 
 /// A host application's database, a simulated RevenueCat and the people who tap: all that a worker meets.
-struct World: Sendable {
+struct World: HostDatabase {
     let database: TestDatabase
     let pool: PostgresPool
+    /// Serves one worker after the other: connections and their plans cost more than what most tests do with them.
+    let workerPool: PostgresPool
     let transport: HTTPTransport
     let simulatorPort: Int
     let simulator: StoreSimulator
@@ -24,90 +26,84 @@ struct World: Sendable {
     var controls: Controls { Controls(pool: pool) }
     var commands: JobCommands { JobCommands(pool: pool) }
 
+    /// Databases for worlds that need nothing of their server.
+    private static let shelf = DatabaseShelf(.selling) { .worker(at: $0) }
+
     /// Builds a world, lets the test act in it, and takes it down.
     ///
     /// `customers`: RevenueCat's customers, each one line of YAML such as `{id: user-1, state: active}`.
     /// `scenario`: further lines of the scenario. `own`: a database server of one's own, for what all others would see.
+    /// `isFresh`: the database is new, for what counts or measures what the server did with it.
     static func with(
         customers: [String] = [],
         scenario: String = "",
         on own: PrivatePostgres? = nil,
+        isFresh: Bool = false,
         _ body: @Sendable (World) async throws -> Void
     ) async throws {
+        let list = customers.map { "  - \($0)\n" }.joined()
+        let text = "rate_limit_per_minute: 0\n" + (list.isEmpty ? "" : "customers:\n\(list)") + scenario + "\n"
         // A few worlds at a time: each has a worker with connections of its own.
         try await Places.shared.withPlace {
+            guard own != nil || isFresh else {
+                return try await shelf.withPlace { place in
+                    try await with(place.database, place.pool, scenario: text, body)
+                }
+            }
             let shared = try await PrivatePostgres.shared
             let server = own ?? shared
-            let database = try await server.database(.migrated)
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(connectionString: database.url, maxConnections: 4),
-                logger: .quiet
-            )
-            let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .quiet)
-            let list = customers.map { "  - \($0)\n" }.joined()
-            let text = "rate_limit_per_minute: 0\n" + (list.isEmpty ? "" : "customers:\n\(list)") + scenario + "\n"
+            let database = try await server.database(.selling)
+            let workerPool = PostgresPool(configuration: .worker(at: database.url), logger: .quiet)
             let result: Result<Void, any Error>
             do {
-                let simulator = try StoreSimulator(scenario: try Scenario(yaml: text), logger: .quiet)
-                let (ports, announce) = AsyncStream.makeStream(of: Int.self)
-                try await withThrowingTaskGroup(of: Void.self) { group in
-                    group.addTask { try await simulator.run { announce.yield($0) } }
-                    let port = try #require(await ports.first { _ in true })
-                    let world = World(
-                        database: database,
-                        pool: pool,
-                        transport: transport,
-                        simulatorPort: port,
-                        simulator: simulator
-                    )
-                    try await world.pool.query(
-                        """
-                        INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
-                        VALUES ('revenuecat', 'premium', 'premium', true)
-                        """
-                    )
-                    try await body(world)
-                    group.cancelAll()
-                }
+                try await with(database, workerPool, scenario: text, body)
                 result = .success(())
             } catch {
                 result = .failure(error)
             }
-            await transport.shutdown()
-            await pool.close()
+            await workerPool.close()
             try await server.drop(database)
             try result.get()
         }
     }
 
-    // MARK: The host application
-
-    /// Adds a user.
-    func add(_ id: String, _ type: UserType = .free, status: String = "active") async throws {
-        try await pool.query("INSERT INTO users (id, type, status) VALUES (\(id), \(type.rawValue), \(status))")
-    }
-
-    /// Adds assets that are frozen for the reasons given.
-    func addAssets(_ count: Int, of user: String, frozenFor reasons: [String]) async throws {
-        try await pool.query(
-            """
-            INSERT INTO assets (user_id, frozen_reasons, frozen_at)
-            SELECT \(user), \(reasons), CASE WHEN cardinality(\(reasons)) > 0 THEN now() END
-              FROM generate_series(1, \(Int32(count)))
-            """
+    private static func with(
+        _ database: TestDatabase,
+        _ workerPool: PostgresPool,
+        scenario: String,
+        _ body: @Sendable (World) async throws -> Void
+    ) async throws {
+        let pool = PostgresPool(
+            configuration: PostgresConfiguration(connectionString: database.url, maxConnections: 4),
+            logger: .quiet
         )
-    }
-
-    /// The user's type; nil when there is no such user.
-    func type(of user: String) async throws -> String? {
-        try await pool.query("SELECT type FROM users WHERE id = \(user)").first?.decode(String.self)
-    }
-
-    /// How many of the user's assets are frozen for exactly these reasons.
-    func assets(of user: String, frozenFor reasons: [String]) async throws -> Int64 {
-        try await number(
-            "SELECT count(*) FROM assets WHERE user_id = \(user) AND frozen_reasons = \(reasons)"
-        )
+        let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .quiet)
+        let result: Result<Void, any Error>
+        do {
+            let simulator = try StoreSimulator(scenario: try Scenario(yaml: scenario), logger: .quiet)
+            let (ports, announce) = AsyncStream.makeStream(of: Int.self)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await simulator.run { announce.yield($0) } }
+                let port = try #require(await ports.first { _ in true })
+                try await body(
+                    World(
+                        database: database,
+                        pool: pool,
+                        workerPool: workerPool,
+                        transport: transport,
+                        simulatorPort: port,
+                        simulator: simulator
+                    )
+                )
+                group.cancelAll()
+            }
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        await transport.shutdown()
+        await pool.close()
+        try result.get()
     }
 
     // MARK: The person who taps
@@ -195,11 +191,6 @@ struct World: Sendable {
             let (kind, owner, state, touches) = try row.decode(String.self, String?.self, String.self, Int32.self)
             return TicketRow(kind: kind, owner: owner, state: state, touches: Int(touches))
         }
-    }
-
-    /// One number.
-    func number(_ query: PostgresQuery) async throws -> Int64 {
-        try #require(try await pool.query(query).first).decode(Int64.self)
     }
 
     /// The alarms that stand, by name.
@@ -299,41 +290,6 @@ struct TicketRow: Hashable, Sendable {
     var owner: String?
     var state: String
     var touches: Int
-}
-
-extension DatabaseTemplate {
-    /// The sample host tables, every migration and the sample adapter.
-    static let migrated = DatabaseTemplate(name: "migrated") { url in
-        let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-        let sql = package.appendingPathComponent("sql").path
-        let pool = PostgresPool(
-            configuration: PostgresConfiguration(connectionString: url, maxConnections: 1),
-            logger: .quiet
-        )
-        do {
-            let host = try String(contentsOfFile: sql + "/host/schema.sql", encoding: .utf8)
-            try await pool.withConnection { try await $0.execute(script: host) }
-            let source = try SchemaSource.load(directory: sql)
-            _ = try await Migrator(pool: pool, source: source).run(
-                adapterPath: sql + "/host/adapter.sql",
-                dryRun: false
-            )
-            await pool.close()
-        } catch {
-            await pool.close()
-            throw error
-        }
-    }
-}
-
-extension Logger {
-    /// Says only what should never happen in a test.
-    static var quiet: Logger {
-        var logger = Logger(label: "system-tests")
-        logger.logLevel = .error
-        return logger
-    }
 }
 
 /// A few places; who finds none free waits for one.

@@ -17,6 +17,7 @@ package struct AdminServer: Service {
     private let hosts: AdminHosts
     private let security = SecurityLog()
     private let proxies: TrustedProxies
+    private let requestTime: Duration
     private let isVital: Bool
     private let content: AdminContent
     private let logger: Logger
@@ -25,13 +26,15 @@ package struct AdminServer: Service {
     ///
     /// `what` names the content in log and errors. Port 0 lets the system choose. `names` are hosts beside the
     /// address's own under which it is reached, as a proxy passes them on. Connections of `proxies` have no limit by
-    /// address. Where the server is not vital to the process, a taken port is a warning.
+    /// address. `requestTime`: how long a request may take to arrive, and its answer to be taken. Where the server is not
+    /// vital to the process, a taken port is a warning.
     package init(
         what: String = "metrics",
         host: String,
         port: Int,
         names: [String] = [],
         proxies: TrustedProxies = .init(),
+        requestTime: Duration = .seconds(30),
         isVital: Bool,
         content: AdminContent,
         logger: Logger
@@ -41,6 +44,7 @@ package struct AdminServer: Service {
         self.port = port
         hosts = AdminHosts(names: names + [host])
         self.proxies = proxies
+        self.requestTime = requestTime
         self.isVital = isVital
         self.content = content
         self.logger = logger
@@ -49,7 +53,7 @@ package struct AdminServer: Service {
     /// Serves until a graceful shutdown, or until the task is cancelled; throws `ListenFailure` only if it is vital.
     package func run() async throws {
         let bounds = ConnectionBounds(
-            time: .seconds(30),
+            time: TimeAmount(requestTime),
             peers: PeerConnections(most: Self.mostPerAddress, proxies: proxies),
             security: security,
             logger: logger,

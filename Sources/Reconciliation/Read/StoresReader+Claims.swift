@@ -163,7 +163,7 @@ extension StoresReader {
     /// Finds what reported ids lead to, once every store was read to the end.
     ///
     /// How long that takes depends on what is found, and the claimant must not learn whether there is anything: the stores
-    /// are asked at once, each id's lookup ends with a whole step of its own, which no other id can move, and a bit of
+    /// are asked at once, each id's lookup takes `reportedIDTime` or a multiple of it, which no other id can move, and a bit of
     /// chance comes on top.
     func find(reported proofs: JobProofs, into reading: inout Reading, _ context: ReadContext) async {
         let ids = proofs.typed.map(ReportedID.typed) + proofs.values("onside_order_id").map(ReportedID.onside)
@@ -174,8 +174,8 @@ extension StoresReader {
                     let clock = ContinuousClock()
                     let began = clock.now
                     let found = await self.find(id, context)
-                    let steps = max(1, ((clock.now - began) / Self.step).rounded(.up))
-                    try? await clock.sleep(until: began + Self.step * steps, tolerance: .zero)
+                    let steps = max(1, ((clock.now - began) / self.reportedIDTime).rounded(.up))
+                    try? await clock.sleep(until: began + self.reportedIDTime * steps, tolerance: .zero)
                     return (index, found)
                 }
             }
@@ -189,11 +189,8 @@ extension StoresReader {
             reading.claims.unreadable.formUnion(found.unreadable)
             reading.claims.failure = reading.claims.failure ?? found.failure
         }
-        try? await Task.sleep(for: Self.step * Double.random(in: 0..<0.25), tolerance: .zero)
+        try? await Task.sleep(for: reportedIDTime * Double.random(in: 0..<0.25), tolerance: .zero)
     }
-
-    /// Longer than the stores usually take for one id.
-    private static let step = Duration.seconds(2)
 
     private enum ReportedID: Sendable {
         case typed(TypedID)

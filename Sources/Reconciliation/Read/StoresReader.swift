@@ -62,21 +62,25 @@ package final class StoresReader: Sendable {
     package let sources: Sources
     package let lookups: UserLookups
     let naming: OwnerNaming
+    let reportedIDTime: Duration
     /// Fills the index by which reads find the user of an account id; `nil`: no store needs it.
     package let accountWalk: (any Service)?
     private let catalog = Mutex<(catalog: ProductCatalog, at: ContinuousClock.Instant)?>(nil)
 
     /// `accounts`: how apps turn user ids into the ids they give to stores; `pool`: where the index of those ids is, which walks
-    /// fill (`nil`: only what is a user's by itself names one).
+    /// fill (`nil`: only what is a user's by itself names one); `reportedIDTime`: longer than the stores usually take for one id,
+    /// so that an id that exists and one that does not take the same time.
     package init(
         sources: Sources,
         accounts: AccountIDs = AccountIDs(),
         lookups: UserLookups,
         pool: PostgresPool? = nil,
+        reportedIDTime: Duration = .seconds(2),
         logger: Logger? = nil
     ) {
         self.sources = sources
         self.lookups = lookups
+        self.reportedIDTime = reportedIDTime
         // RevenueCat names its customers, and Onside is given our own ids.
         let isNeeded = sources.appStore != nil || sources.googlePlay != nil
         let index = isNeeded ? pool.map { AccountIndex(pool: $0, fingerprint: accounts.fingerprint) } : nil

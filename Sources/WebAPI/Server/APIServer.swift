@@ -16,11 +16,12 @@ package struct APISettings: Sendable {
     /// Their own connections have no limit by address.
     package var proxies = TrustedProxies()
     /// How long a request may take to arrive, and its answer to be taken.
-    package var requestTime = Duration.seconds(30)
+    package var requestTime: Duration
 
-    package init(host: String, port: Int) {
+    package init(host: String, port: Int, requestTime: Duration) {
         self.host = host
         self.port = port
+        self.requestTime = requestTime
     }
 }
 

@@ -15,7 +15,9 @@ struct AppsSite: Sendable {
     private let settings: [String: String]
 
     /// What belongs to the process and not to an app.
-    private static let ofProcess = ["HTTP_PORT", "ADMIN_PORT", "LOG_FORMAT", "ENTITLEMENT_SYNC_SQL_DIR"]
+    private static let ofProcess = [
+        "HTTP_PORT", "ADMIN_PORT", "LOG_FORMAT", "ENTITLEMENT_SYNC_SQL_DIR", "FAULT_POINT_OWN_VALUES",
+    ]
 
     /// Makes a site, lets the test act on it, and takes it down.
     ///
@@ -65,7 +67,7 @@ struct AppsSite: Sendable {
     ) async throws -> AppsSite {
         var records: [String: Site] = [:]
         for name in names {
-            let database = try await home.database(.migrated)
+            let database = try await home.database(.selling)
             var own = settings.filter { !ofProcess.contains($0.key) }
             own["DATABASE_URL"] = database.tcpURL
             own["FIREBASE_PROJECT_ID"] = project(of: name)

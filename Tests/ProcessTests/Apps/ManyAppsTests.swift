@@ -7,7 +7,7 @@ import Testing
 /// As many apps as one process may have to carry: five, a hundred in the full profile.
 @Suite(.serialized, .timeLimit(.minutes(20)))
 struct ManyAppsTests {
-    private static let names = (1...(FaultRuns.isFull ? 100 : 5)).map { "app-\($0)" }
+    private static let names = (1...(Profile.isFull ? 100 : 5)).map { "app-\($0)" }
 
     private static func with(_ body: @escaping @Sendable (AppsSite, PrivatePostgres) async throws -> Void) async throws
     {
@@ -20,12 +20,14 @@ struct ManyAppsTests {
     @Test func `Quiet apps cost a connection each, and hardly a transaction`() async throws {
         try await Self.with { site, server in
             let began = ContinuousClock.now
-            let endpoint = try await site.open()
+            let endpoint = try await site.open(
+                settings: Profile.isFull ? [:] : ["FAULT_POINT_OWN_VALUES": "settling=1"]
+            )
             report("\(Self.names.count) apps: HTTP answers after \(ContinuousClock.now - began)")
             try await site.untilAllReady(endpoint)
             report("all are ready after \(ContinuousClock.now - began)")
-            // They come to rest ten seconds after the last thing that happened.
-            try await Task.sleep(for: .seconds(FaultRuns.isFull ? 60 : 20))
+            // They come to rest ten seconds after the last thing that happened, or after what is handed in.
+            try await Task.sleep(for: .seconds(Profile.isFull ? 60 : 8))
             let activity = PostgresPool(
                 configuration: PostgresConfiguration(
                     connectionString: server.url(database: "postgres"),
@@ -35,7 +37,7 @@ struct ManyAppsTests {
             )
             let before = try await Self.transactions(activity)
             var most: Int64 = 0
-            let seconds = FaultRuns.isFull ? 180 : 30
+            let seconds = Profile.isFull ? 180 : 20
             for _ in 0..<(seconds * 2) {
                 most = max(most, try await Self.connections(activity))
                 try await Task.sleep(for: .milliseconds(500))
@@ -45,7 +47,7 @@ struct ManyAppsTests {
             report("at rest: at most \(most) connections, \(each) transactions/s an app, \(memory) MiB")
             #expect(most <= Int64(max(Self.names.count * 12 / 10, Self.names.count + 8)))
             // A process that does not rest makes seventeen. What an app does a minute after its start is in the shorter measurement.
-            #expect(each <= (FaultRuns.isFull ? 1 : 3))
+            #expect(each <= (Profile.isFull ? 1 : 3))
             #expect(memory <= 300)
 
             // What comes to an app that rests is dealt with at once, whatever way it comes.

@@ -7,7 +7,7 @@ import Testing
 /// What belongs to one app opens nothing at another, which does not say so either.
 struct MixedAttemptTests {
     /// Of each kind.
-    private static let attempts = FaultRuns.isFull ? 2_000 : 20
+    private static let attempts = Profile.isFull ? 2_000 : 20
 
     @Test
     func `A token, proof, webhook, job or ticket of one app is nothing to another, like one that there never was`()

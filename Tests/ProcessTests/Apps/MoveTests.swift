@@ -10,7 +10,7 @@ import Testing
 @Suite(.timeLimit(.minutes(20)))
 struct MoveTests {
     /// Who is on record; and those of them who ask meanwhile.
-    private static let (users, callers) = FaultRuns.isFull ? (100_000, 2_000) : (1_000, 300)
+    private static let (users, callers) = Profile.isFull ? (100_000, 2_000) : (1_000, 300)
     private static let rate = 50.0
 
     @Test func `No accepted restore is lost when an app moves, and nothing reaches the old place any more`()
@@ -34,7 +34,7 @@ struct MoveTests {
             let before = try old.database.tcpURL
             let moved = try await Program(
                 [
-                    Paths.package + "/deploy/move.sh", before, new, "mv", "\(site.folder)/.games.env",
+                    Paths.folder + "/deploy/move.sh", before, new, "mv", "\(site.folder)/.games.env",
                     "\(site.folder)/games.env",
                 ],
                 environment: Site.environment([:])
@@ -61,7 +61,7 @@ struct MoveTests {
     }
 
     /// What becomes of a move whose copy fails, or is stopped.
-    @Test(arguments: [("pg_restore", "exit 1"), ("pg_dump", "exec sleep 60")])
+    @Test(arguments: Profile.cases([("pg_restore", "exit 1"), ("pg_dump", "exec sleep 60")]))
     func `A move that does not come to its end opens the old place again, and leaves nothing at the new one`(
         _ program: String,
         _ act: String
@@ -76,7 +76,7 @@ struct MoveTests {
             environment["PATH"] = folder + ":" + (environment["PATH"] ?? "")
             let new = target.url(database: "games", overTCP: true)
             let move = try await Program(
-                [Paths.package + "/deploy/move.sh", try site.database.tcpURL, new, "touch", "\(folder)/switched"],
+                [Paths.folder + "/deploy/move.sh", try site.database.tcpURL, new, "touch", "\(folder)/switched"],
                 environment: environment
             )
             if program == "pg_dump" {

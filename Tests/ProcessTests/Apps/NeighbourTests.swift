@@ -7,11 +7,13 @@ import Testing
 /// One app's users beside another app's run, and beside one whose database is away; the times are printed.
 @Suite(.timeLimit(.minutes(10)))
 struct NeighbourTests {
-    private static let (seconds, rate) = FaultRuns.isFull ? (40, 20.0) : (3, 10.0)
+    private static let (seconds, rate) = (40, 20.0)
     /// How many users golf's run reads, and how many of them before its pace is even.
-    private static let (many, burst): (Int, Int64) = FaultRuns.isFull ? (60_000, 4_500) : (1_000, 50)
+    private static let (many, burst): (Int, Int64) = (60_000, 4_500)
 
-    @Test func `An app's restores go on beside another's run, and while a third one's database is away`() async throws {
+    @Test(.full) func `An app's restores go on beside another's run, and while a third one's database is away`()
+        async throws
+    {
         let names = (1...100).map { "user-\($0)" }
         try await AppsSite.with(["games", "golf", "poker"], users: names) { site in
             let golf = try site.record("golf")

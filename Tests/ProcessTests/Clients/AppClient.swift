@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The clients that are shipped for apps, as an app that is started for each call.
@@ -7,8 +8,10 @@ enum AppClient: String, CaseIterable, Sendable {
     case typescript
     case kotlin
 
-    /// Those that are run: a Java machine that starts for each call takes long.
-    static let run: [AppClient] = FaultRuns.isFull ? allCases : [.swift, .typescript]
+    /// Those that are run through everything: a Java machine that starts for each call takes long.
+    static let run: [AppClient] = Profile.isFull ? allCases : [.swift, .typescript]
+    /// Those that are run where the clients differ in little.
+    static let few: [AppClient] = Profile.cases([.typescript, .swift, .kotlin])
 
     /// A line that an app says of what it shows.
     struct Line: Decodable, Hashable, Sendable {
@@ -53,14 +56,14 @@ enum AppClient: String, CaseIterable, Sendable {
         }
     }
 
-    private static let folder = Paths.package + "/deploy/clients"
+    private static let folder = Paths.folder + "/deploy/clients"
     private static let apps = Paths.fixtures + "/clients"
 
     /// Compiles the client once for what its sources say; beside what the package builds, where later runs find it.
     private func build() async throws -> String {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in try sources.map(Paths.text).joined().utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
-        let place = Paths.package + "/.build/clients/\(rawValue)-\(String(hash, radix: 16))"
+        let place = Paths.folder + "/.build/clients/\(rawValue)-\(String(hash, radix: 16))"
         let kept = place + "/product"
         if let product = try? Paths.text(kept) { return product }
         // Moved to its place as a whole: other runs may build at the same time.
@@ -89,7 +92,7 @@ enum AppClient: String, CaseIterable, Sendable {
                 + ["-module-cache-path", work + "/modules", "-o", work + "/app"] + sources
         case .typescript: ["tsc", "-p", Self.folder + "/typescript", "--outDir", work]
         case .kotlin:
-            ["python3", Paths.package + "/Tests/Checks/check_clients.py", "--kotlin", work, Self.apps + "/main.kt"]
+            ["python3", Paths.folder + "/Tests/Checks/check_clients.py", "--kotlin", work, Self.apps + "/main.kt"]
         }
     }
 

@@ -1,5 +1,6 @@
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 
 /// What the clients for apps show of a restore and of a case with support, against a process and simulated stores.

@@ -23,7 +23,7 @@ struct ClientOutageTests {
         )
     }
 
-    @Test(arguments: AppClient.run)
+    @Test(arguments: AppClient.few)
     func `A restore lives through 503s and refused connections, and ends`(client: AppClient) async throws {
         try await Self.with { endpoints in
             let relay = Relay(to: try await PrivatePostgres.shared.port)
@@ -68,7 +68,7 @@ struct ClientOutageTests {
         #expect(said.last?.ending == "unlocked" && said.last?.outcome == "restored", "\(said)")
     }
 
-    @Test(arguments: AppClient.run)
+    @Test(arguments: AppClient.few)
     func `Without a connection the last answer is shown until its end, three days at most`(client: AppClient)
         async throws
     {
@@ -111,7 +111,7 @@ struct ClientOutageTests {
         }
     }
 
-    @Test(arguments: AppClient.run)
+    @Test(arguments: AppClient.few)
     func `A restore that takes longer than 20 s lets the person go on, and still ends`(client: AppClient) async throws {
         try await Self.with { endpoints in
             let endpoint = try await endpoints.open()

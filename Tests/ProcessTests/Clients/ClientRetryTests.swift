@@ -63,7 +63,7 @@ struct ClientRetryTests {
         }
     }
 
-    @Test(arguments: AppClient.run)
+    @Test(arguments: AppClient.few)
     func `A restore that was taken is still being checked where it can't be asked for`(client: AppClient) async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
@@ -74,7 +74,7 @@ struct ClientRetryTests {
         #expect(shown.ending == "none" && shown.reference == "R-7K3Q-92" && shown.failure == nil, "\(shown)")
     }
 
-    @Test(arguments: AppClient.run)
+    @Test(arguments: AppClient.few)
     func `A proxy's page in place of what the user has is no answer`(client: AppClient) async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
@@ -90,7 +90,7 @@ struct ClientRetryTests {
         }
     }
 
-    @Test(arguments: AppClient.run)
+    @Test(arguments: AppClient.few)
     func `An answer that comes after the sign-out is not kept`(client: AppClient) async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }

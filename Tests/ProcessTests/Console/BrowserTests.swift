@@ -60,7 +60,7 @@ struct BrowserTests {
         }
     }
 
-    @Test func `What does not come to pass is told with what the page shows`() async throws {
+    @Test(.full) func `What does not come to pass is told with what the page shows`() async throws {
         let pages = try await Pages()
         try await Browser.with { browser in
             try await browser.open(pages.url("/good"))
@@ -83,7 +83,7 @@ struct BrowserTests {
         }
     }
 
-    @Test func `Nothing is found wrong with a good page`() async throws {
+    @Test(.full) func `Nothing is found wrong with a good page`() async throws {
         let pages = try await Pages()
         for window in [BrowserWindow.desktop, .phone.dark] {
             try await Browser.with(window) { browser in
@@ -102,7 +102,7 @@ struct BrowserTests {
         }
     }
 
-    @Test func `The focus leaves a page, however many were walked before`() async throws {
+    @Test(.full) func `The focus leaves a page, however many were walked before`() async throws {
         let pages = try await Pages()
         try await Browser.with { browser in
             for turn in 1...4 {
@@ -152,6 +152,7 @@ struct BrowserTests {
     }
 
     @Test(
+        .full,
         arguments: [
             (BrowserWindow.desktop, "1280x900 @1 light"), (.desktop.dark, "1280x900 @1 dark"),
             (.desktop.calm, "1280x900 @1 light calm"), (.phone, "390x844 @1 light touch"),
@@ -180,7 +181,7 @@ struct BrowserTests {
         }
     }
 
-    @Test func `Pages of a browser without scripts run none, and tests still do`() async throws {
+    @Test(.full) func `Pages of a browser without scripts run none, and tests still do`() async throws {
         let pages = try await Pages()
         try await Browser.with(.desktop.scriptless) { browser in
             try await browser.open(pages.url("/good"))
@@ -192,9 +193,9 @@ struct BrowserTests {
         }
     }
 
-    @Test func `A screenshot shows the whole page`() async throws {
+    @Test(.full) func `A screenshot shows the whole page`() async throws {
         let wish = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_SCREENSHOTS"] ?? ""
-        #expect(Browser.screenshotFolder == (wish.isEmpty ? Paths.package + "/.screenshots" : wish))
+        #expect(Browser.screenshotFolder == (wish.isEmpty ? Paths.folder + "/.screenshots" : wish))
         let pages = try await Pages()
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
@@ -214,7 +215,7 @@ struct BrowserTests {
         }
     }
 
-    @Test(arguments: ["127.0.0.1", "localhost"])
+    @Test(.full, arguments: ["127.0.0.1", "localhost"])
     func `A cookie for secure connections is kept and sent over plain HTTP on loopback`(host: String) async throws {
         let pages = try await Pages()
         try await Browser.with { browser in
@@ -233,7 +234,7 @@ struct BrowserTests {
         }
     }
 
-    @Test func `Sessions know nothing of each other`() async throws {
+    @Test(.full) func `Sessions know nothing of each other`() async throws {
         let pages = try await Pages()
         try await Browser.with { ann in
             try await ann.open(pages.url("/cookie"))
@@ -246,7 +247,7 @@ struct BrowserTests {
         }
     }
 
-    @Test func `A driver that is stopped leaves neither a process nor a file, whatever was open`() async throws {
+    @Test(.full) func `A driver that is stopped leaves neither a process nor a file, whatever was open`() async throws {
         let pages = try await Pages()
         let driver = try await ChromeDriver.start()
         await #expect(throws: BrowserFailure.self) {

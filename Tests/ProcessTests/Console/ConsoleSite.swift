@@ -90,7 +90,7 @@ struct ConsoleSite: Sendable {
         _ = try await site.run("reconcile", "owner", "--wait", "20")
         _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
         try await site.execute("SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t")
-        try await site.until(
+        try await site.waitUntil(
             """
             SELECT count(*) FROM entitlement_sync.ticket AS t
              WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL
@@ -111,12 +111,12 @@ struct ConsoleSite: Sendable {
 
     /// Waits until the transfer is done for both.
     func awaitTransfer() async throws {
-        try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-        try await site.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
-        try await site.until("SELECT count(*) FROM assets WHERE user_id = 'claimant' AND frozen_reasons = '{}'")
-        try await site.until(
+        try await site.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+        try await site.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+        try await site.waitUntil("SELECT count(*) FROM assets WHERE user_id = 'claimant' AND frozen_reasons = '{}'")
+        try await site.waitUntil(
             "SELECT count(*) FROM assets WHERE user_id = 'owner' AND frozen_reasons @> '{subscription_lapsed}'"
         )
-        try await site.until("SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.state = 'transferred'")
+        try await site.waitUntil("SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.state = 'transferred'")
     }
 }

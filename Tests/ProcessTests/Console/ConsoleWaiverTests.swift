@@ -74,14 +74,14 @@ struct ConsoleWaiverTests {
         _ = try await cid.post(path + "/transfer", [("key", cid.key())])
         try await console.awaitTransfer()
         let ended: PostgresQuery = "SELECT count(*) FROM entitlement_sync.transfer_token AS k WHERE k.state = 'skipped'"
-        try await console.site.until(ended)
+        try await console.site.waitUntil(ended)
         let page = try await text(cid)
         #expect(page.contains("At the App Store") && page.contains("there is no key for it"), "\(page)")
         #expect(page.contains("Notify the App Store again"), "\(page)")
         let answer = try await cid.post(path + "/token", [("key", cid.key())])
         #expect(answer["Location"] == path + "?done=token", "\(answer)")
         #expect(try await text(cid, "?done=token").contains("A worker notifies the App Store again."))
-        try await console.site.until(ended)
+        try await console.site.waitUntil(ended)
     }
 
     private static func text(_ visitor: ConsoleVisitor, _ query: String = "") async throws -> String {

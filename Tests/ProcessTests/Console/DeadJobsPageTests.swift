@@ -1,4 +1,5 @@
 import Postgres
+import TestSupport
 import Testing
 
 /// The console's page of dead jobs.

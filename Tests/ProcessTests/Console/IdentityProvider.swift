@@ -41,7 +41,7 @@ struct IdentityProvider: Sendable {
         let provider = try await IdentityProvider(kind)
         try await ConsoleSite.with(settings: provider.settings.merging(settings) { $1 }) { console in
             try await console.site.execute("UPDATE entitlement_sync.operator SET name = 'local-' || name")
-            try await console.site.until(
+            try await console.site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.sign_in_provider AS p",
                 comment: "the provider was never put in use"
             )
@@ -60,7 +60,7 @@ struct IdentityProvider: Sendable {
         let arguments =
             switch kind {
             case .glewlwyd: ["\(port)", console + "/return", console]
-            case .mock: ["\(port)", Paths.package + "/.build"]
+            case .mock: ["\(port)", Paths.folder + "/.build"]
             }
         program = try await Program(
             ["/usr/bin/env", "python3", Paths.fixtures + "/providers/\(kind.rawValue).py"] + arguments,

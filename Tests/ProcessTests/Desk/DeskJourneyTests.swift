@@ -33,7 +33,7 @@ import Testing
     }
 
     private static func evidence(_ site: Site) async throws -> String {
-        try await site.until(
+        try await site.waitUntil(
             """
             SELECT count(*) FROM entitlement_sync.ticket AS t
              WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL
@@ -81,8 +81,8 @@ import Testing
             #expect(alone.code == 77, "\(alone)")
             #expect(try await cid.run("ticket", reference, "approve", "--evidence", String(hash.prefix(12))).code == 0)
             #expect(try await cid.run("ticket", reference, "transfer", "--output", "json").code == 0)
-            try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-            try await site.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+            try await site.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            try await site.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
             let done = try await cid.run("ticket", reference, "--output", "json")
             #expect(done.out.contains(#""state": "transferred""#), "\(done)")
             let doctor = try await site.run("doctor", "--output", "json")
@@ -153,12 +153,12 @@ import Testing
             #expect(shown.out.contains("owner_window_waived by cid"), "\(shown)")
             #expect(shown.out.contains("note by cid  gave it away"), "\(shown)")
             #expect(try await cid.run("ticket", "1", "transfer").code == 0)
-            try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            try await site.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
             let explained = try await site.run("explain", "claimant")
             #expect(explained.out.contains("waits for the owner no longer"), "\(explained)")
             let told: PostgresQuery =
                 "SELECT count(*) FROM entitlement_sync.transfer_token AS k WHERE k.state = 'skipped'"
-            try await site.until(told)
+            try await site.waitUntil(told)
             let after = try await bea.run("ticket", "1")
             #expect(
                 after.out.contains("The App Store was not given the account token: there is no key for it"),
@@ -166,7 +166,7 @@ import Testing
             )
             let again = try await bea.run("ticket", "1", "token")
             #expect(again.out == "ticket 1: the App Store will be notified again\n", "\(again)")
-            try await site.until(told)
+            try await site.waitUntil(told)
             try await worker.stop()
         }
     }
@@ -222,12 +222,12 @@ import Testing
                 #expect(try await person.run("ticket", "1", "approve", "--evidence", hash).code == 0)
             }
             #expect(try await cid.run("ticket", "1", "transfer").code == 0)
-            try await site.until("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.calls > 0")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.calls > 0")
             try await worker.kill()
             try await site.execute("UPDATE entitlement_sync.transfer SET due = now()")
             let next = try await site.start("worker")
             // A call that had not been sent may still be on its way for all that anybody knows: ten minutes are waited for it.
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.step = 'done' OR x.last_error = 'unsettled'"
             )
             try await site.execute(
@@ -236,8 +236,8 @@ import Testing
                  WHERE step = 'begun'
                 """
             )
-            try await site.until("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.step = 'done'")
-            try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.step = 'done'")
+            try await site.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
             try await next.stop()
             let steps = try await site.texts("SELECT s.step FROM entitlement_sync.transfer_step AS s ORDER BY s.id")
             for (step, following) in zip(steps, steps.dropFirst()) where following == "calling" {

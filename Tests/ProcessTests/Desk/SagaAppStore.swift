@@ -1,6 +1,7 @@
 #if FAULT_POINTS
     import FaultPoints
     import Foundation
+    import TestSupport
     import Postgres
     import Testing
 

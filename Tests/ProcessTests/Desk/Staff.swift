@@ -102,7 +102,7 @@ struct Staff: Sendable {
 extension DatabaseTemplate {
     /// A migrated site at whose desk `Staff` works.
     static let staffed = DatabaseTemplate(name: "staffed_site") { url in
-        try await Self.migrated.prepare(url)
+        try await Self.selling.prepare(url)
         try await Staff.enrol(at: url)
     }
 }

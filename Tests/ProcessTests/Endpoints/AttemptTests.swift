@@ -41,7 +41,7 @@ struct AttemptTests {
         "SQL by each database role": 892, "limits": 186, "stored text": 63,
     ]
 
-    @Test(.enabled(if: FaultRuns.isFull, "it takes minutes"))
+    @Test(.full)
     func `Nothing of what an attacker tries is accepted`() async throws {
         // Limits are of a minute, within which hundreds of requests have to come.
         try await Turnstile.shared.pass(alone: true) { try await Self.attempt() }

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The API beside its own description.
@@ -9,7 +10,6 @@ struct DescriptionTests {
         """
 
     @Test func `No answer contradicts what the API says of itself, whatever is sent`() async throws {
-        let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
         try await EndpointSite.with(scenario: Self.scenario, users: ["ann"]) { endpoints in
             let endpoint = try await endpoints.open()
             let token = try await endpoints.token(#"{"sub": "ann"}"#)
@@ -21,7 +21,7 @@ struct DescriptionTests {
                 [
                     "/usr/bin/env", "bash", Paths.fixtures + "/schemathesis.sh", "http://127.0.0.1:\(endpoint.port)",
                     token,
-                    Paths.package + "/.build/schemathesis", isFull ? "100" : "15",
+                    Paths.folder + "/.build/schemathesis", Profile.isFull ? "100" : "15",
                 ],
                 environment: Site.environment(kept)
             )

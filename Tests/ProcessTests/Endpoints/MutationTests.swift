@@ -17,7 +17,7 @@ struct MutationTests {
         """
 
     /// Altered requests of each test: two thousand, and a hundred thousand in the long profile.
-    private static let count = FaultRuns.isFull ? 100_000 : 2_000
+    private static let count = Profile.isFull ? 100_000 : 2_000
     /// Connections at once, each with requests of its own.
     private static let lanes = 4
 

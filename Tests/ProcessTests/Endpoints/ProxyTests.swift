@@ -62,7 +62,7 @@ struct ProxyTests {
         let arguments: [String]
         switch kind {
         case .nginx:
-            let site = try Paths.text(Paths.package + "/deploy/nginx.conf")
+            let site = try Paths.text(Paths.folder + "/deploy/nginx.conf")
                 .replacing("127.0.0.1:8080", with: "127.0.0.1:\(endpoint.port)")
                 .replacing("listen 443", with: "listen 127.0.0.1:\(port)")
                 .replacing("/etc/ssl/certs/api.example.com.pem", with: certificate)
@@ -86,7 +86,7 @@ struct ProxyTests {
                 "/usr/bin/env", "PATH=/usr/sbin:/usr/bin:/bin", "nginx", "-e", "stderr", "-c", folder + "/nginx.conf",
             ]
         case .caddy:
-            let text = try Paths.text(Paths.package + "/deploy/Caddyfile")
+            let text = try Paths.text(Paths.folder + "/deploy/Caddyfile")
                 .replacing("127.0.0.1:8080", with: "127.0.0.1:\(endpoint.port)")
                 .replacing("{\n\tservers", with: "{\n\tadmin off\n\tauto_https disable_redirects\n\tservers")
                 .replacing("api.example.com {", with: "https://127.0.0.1:\(port) {\n\ttls \(certificate) \(key)")
@@ -122,7 +122,7 @@ struct ProxyTests {
         }
     }
 
-    @Test(arguments: Kind.allCases)
+    @Test(arguments: Profile.cases(Kind.allCases))
     func `A restore goes through by TLS and HTTP/2, waits and events as they come`(kind: Kind) async throws {
         try await Self.with(kind, role: "serve") { endpoints, endpoint, proxy in
             let token = try await endpoints.token(#"{"sub": "ann"}"#)
@@ -161,7 +161,7 @@ struct ProxyTests {
         }
     }
 
-    @Test(arguments: Kind.allCases)
+    @Test(arguments: Profile.cases(Kind.allCases))
     func `Each client counts by its own address, whatever it calls itself`(kind: Kind) async throws {
         let settings = ["HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "10"]
         try await Self.with(kind, role: "serve", settings: settings) { _, _, proxy in

@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import TestSupport
 import Testing
 
 /// Requests that come too often or too slowly.
@@ -94,7 +95,7 @@ struct RequestRateTests {
         }
     }
 
-    @Test(.enabled(if: FaultRuns.isFull, "it takes half a minute"))
+    @Test(.full)
     func `Who does not come to the end of a request is not waited for longer than half a minute`() async throws {
         try await EndpointSite.serving { _, endpoint, ann in
             let line = Array("GET /hea".utf8)

@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// Which restore a repeated request, a second tap or another launch gets, and whose a restore is.
@@ -62,7 +63,7 @@ struct RestoreIdentityTests {
             #expect(first.id == second.id && second.state == "queued")
 
             let worker = try await endpoints.site.start("worker")
-            try await endpoints.site.until(
+            try await endpoints.site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.job_status AS s WHERE s.state = 'running'"
             )
             let next = try await tablet.restore()

@@ -32,7 +32,7 @@ struct ShutdownTests {
                 let restore = try await caller.restore()
                 asked.append((caller, restore))
             }
-            try await site.until(
+            try await site.waitUntil(
                 """
                 SELECT (count(*) = 20)::integer::bigint FROM entitlement_sync.job_status AS s WHERE s.state = 'running'
                 """
@@ -110,7 +110,7 @@ struct ShutdownTests {
         }
     }
 
-    @Test(arguments: [SIGTERM, SIGINT])
+    @Test(arguments: Profile.cases([SIGTERM, SIGINT]))
     func `An API without a worker ends as well, and what it accepted is worked off by others`(number: Int32)
         async throws
     {

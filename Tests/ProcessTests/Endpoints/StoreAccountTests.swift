@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// What an app is told of the store account of its device: what its own user's record says, and nothing of others'.
@@ -86,7 +87,9 @@ struct StoreAccountTests {
                         by: .put
                     )
                 } else if tap.key == "nothing.expired" {
-                    try await endpoints.site.until("SELECT count(*) FROM users WHERE id = 'ended' AND type = 'free'")
+                    try await endpoints.site.waitUntil(
+                        "SELECT count(*) FROM users WHERE id = 'ended' AND type = 'free'"
+                    )
                 }
                 let caller = try await endpoints.caller(tap.user, at: endpoint)
                 let body = try endpoints.showing(account: tap.account, transactions: tap.shows)
@@ -100,7 +103,7 @@ struct StoreAccountTests {
                 }
             }
             // Support knows where another user has a purchase under the account: child and same tried payer's, as did stranger.
-            try await endpoints.site.until(
+            try await endpoints.site.waitUntil(
                 "SELECT (count(*) = 3)::int FROM entitlement_sync.ticket AS t WHERE NOT t.visible AND t.kind = 'needs_proof'"
             )
             let tickets = try await endpoints.site.texts(
@@ -123,7 +126,7 @@ struct StoreAccountTests {
     }
 
     /// Somebody's account with a purchase, and one with none, as many times each, in a random order.
-    private static let tries = FaultRuns.isFull ? 1_000 : 64
+    private static let tries = Profile.isFull ? 1_000 : 64
     /// The tries of one account: one of more than ten users opens no ticket.
     private static let sharing = 8
     private static var groups: Range<Int> { 0..<tries / sharing }
@@ -178,7 +181,7 @@ struct StoreAccountTests {
             )
             #expect(sigma < 3, "\(some.mean) s with a purchase, \(none.mean) s without")
             // Each of them led to a ticket, after its answer.
-            try await endpoints.site.until(
+            try await endpoints.site.waitUntil(
                 "SELECT (count(*) = \(Self.tries))::int FROM entitlement_sync.ticket AS t WHERE t.kind = 'needs_proof'"
             )
             try await endpoint.close()

@@ -1,5 +1,6 @@
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 
 /// The webhooks, and the start, of a deployment with several apps of each store.

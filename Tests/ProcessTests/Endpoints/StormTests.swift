@@ -119,7 +119,7 @@ struct StormTests {
 
     /// Kills a process in the middle of a storm.
     private static func killed(_ endpoint: Endpoint, at goal: Int64, of site: Site) async throws {
-        try await site.until(
+        try await site.waitUntil(
             "SELECT (count(*) >= \(goal))::integer::bigint FROM entitlement_sync.inbox_log",
             comment: "\(goal) events never came"
         )

@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// What users read of their cases over HTTP, and what they say to them.

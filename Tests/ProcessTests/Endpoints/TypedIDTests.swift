@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Postgres
+import TestSupport
 import Testing
 
 /// What whoever types an id that is not their own learns of it: nothing.

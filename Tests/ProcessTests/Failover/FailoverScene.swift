@@ -68,7 +68,7 @@ struct FailoverScene: Sendable {
         if let cluster {
             try await cluster.makeDatabase("app")
             let url = cluster.url(database: "app")
-            try await DatabaseTemplate.migrated.prepare(url)
+            try await DatabaseTemplate.selling.prepare(url)
             address = url
         }
         try await EndpointSite.with(

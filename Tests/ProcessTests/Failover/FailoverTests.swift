@@ -7,7 +7,7 @@ import Testing
 @Suite(
     .serialized,
     .enabled(if: PatroniCluster.isAvailable, "only root may run servers as postgres, with patroni and etcd"),
-    .timeLimit(.minutes(FaultRuns.isFull ? 60 : 30))
+    .timeLimit(.minutes(Profile.isFull ? 60 : 30))
 )
 struct FailoverTests {
     /// What happens in a round.
@@ -27,11 +27,11 @@ struct FailoverTests {
             .killedWhileStalled, .killed, .killedWhileStalled, .switchover, .killedWhileStalled, .cutOff,
             .killedWhileStalled, .switchover, .killed, .killedWithEtcd,
         ]
-        static let all = FaultRuns.isFull ? cycle + cycle : [.killedWhileStalled]
+        static let all = Profile.isFull ? cycle + cycle : [.killedWhileStalled]
     }
 
     /// What is sent, and how fast: for as long as all rounds take.
-    private static let (count, rate) = FaultRuns.isFull ? (10_800, 12.0) : (900, 20.0)
+    private static let (count, rate) = Profile.isFull ? (10_800, 12.0) : (900, 20.0)
 
     @Test(
         "No acknowledged job, event or ticket is lost where commits wait for a standby, whatever happens to the primary"
@@ -57,7 +57,7 @@ struct FailoverTests {
 
     @Test(
         "A hundred events and twenty restores a second wait for the database while its primary is replaced",
-        .enabled(if: FaultRuns.isFull, "it takes minutes of all the machine has")
+        .full
     )
     func bridged() async throws {
         try await Self.withCluster(synchronous: true) { cluster in
@@ -75,7 +75,10 @@ struct FailoverTests {
         }
     }
 
-    @Test("Where commits wait for no standby, what is lost is named, and read again by the command that is named")
+    @Test(
+        "Where commits wait for no standby, what is lost is named, and read again by the command that is named",
+        .full
+    )
     func asynchronous() async throws {
         let count = 600
         let undisturbed = try await FailoverScene.undisturbed(count, of: .changes)

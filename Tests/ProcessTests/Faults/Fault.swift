@@ -119,7 +119,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
         let pin = try PostgresConnection(configuration: .init(connectionString: stage.site.database.tcpURL))
         try await pin.open()
         try await pin.execute(script: "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()")
-        try await Task.sleep(for: FaultRuns.isFull ? .seconds(120) : lasting)
+        try await Task.sleep(for: Profile.isFull ? .seconds(120) : lasting)
         await pin.close()
     }
 

@@ -37,12 +37,14 @@ import TestSupport
 
         /// Those of a transfer, which restores never reach, are `SagaKillTests`'.
         private static let points = FaultPoint.allCases.filter { !FaultPoint.transfer.contains($0) }
-        private static let kills = cases("kill", points)
-        private static let stops = cases("stop", [.storeAfter, .statementAfter, .commitBefore, .commitLostAnswer])
+        private static let kills = Profile.cases(cases("kill", points.reversed()))
+        private static let stops = Profile.cases(
+            cases("stop", [.commitBefore, .storeAfter, .statementAfter, .commitLostAnswer])
+        )
         private static let losses =
-            cases("drop", points.filter { $0 != .commitAfter })
-            + cases("error", [.storeBefore, .statementBefore, .commitBefore])
-            + cases("delay:100", [.storeAfter, .statementAfter, .commitBefore])
+            Profile.cases(cases("drop", points.reversed().filter { $0 != .commitAfter }))
+            + Profile.cases(cases("error", [.statementBefore, .storeBefore, .commitBefore]))
+            + (Profile.isFull ? cases("delay:100", [.storeAfter, .statementAfter, .commitBefore]) : [])
 
         private static let crowd = Crowd(percent: 12)
         /// Small batches, so that a run visits every point often.

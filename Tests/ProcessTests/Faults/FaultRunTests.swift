@@ -6,22 +6,25 @@ import Testing
 /// Two worker processes at once, and everything that may happen to them: what is left is what an undisturbed run leaves.
 struct FaultRunTests {
     /// A store that takes its time, so that work lasts longer than any fault.
-    private static let crowd = FaultRuns.isFull ? Crowd(percent: 35, latency: 60) : Crowd(percent: 12, latency: 175)
+    private static let crowd = Profile.isFull ? Crowd(percent: 35, latency: 60) : Crowd(percent: 12, latency: 175)
 
-    @Test("109, 167: a fault that passes changes nothing", arguments: Fault.chosen(Fault.all.dropFirst()))
+    @Test(
+        "109, 167: a fault that passes changes nothing",
+        arguments: Profile.cases(Fault.chosen(Fault.all.dropFirst()))
+    )
     func alone(fault: Fault) async throws { try await Self.run(fault, kills: 0) }
 
     @Test(
         "109, 166, 167: a fault that passes changes nothing, although workers are killed meanwhile",
-        arguments: Fault.chosen(Fault.all)
+        arguments: Profile.cases(Fault.chosen(Fault.all.reversed()))
     )
     func withKills(fault: Fault) async throws { try await Self.run(fault, kills: 4) }
 
     @Test(
         "172: a full disk changes nothing once it has room again",
         .enabled(if: SmallDisk.isAvailable, "only root may mount a small disk"),
-        arguments: Fault.chosen(Fault.disks),
-        [0, 4]
+        arguments: Profile.cases(Fault.chosen(Fault.disks)),
+        Profile.cases([0, 4])
     )
     func fullDisk(fault: Fault, kills: Int) async throws { try await Self.run(fault, kills: kills) }
 
@@ -69,11 +72,13 @@ struct FaultRunTests {
         let putOff = try await back(stage) { try await stage.putOff() }
         #expect(putOff > crowd.size / 20, "workers did what was put off")
         try await back(stage) { try await stage.letGo(0..<1) }
-        try await stage.until("nothing moves any more") {
+        try await eventually("nothing moves any more", within: .seconds(120)) {
             try await stage.crew.tend()
             // The test's own connections have to come back as well.
             guard let now = try? await stage.ended() else { return false }
             return now > ended
+        } saying: {
+            await stage.said
         }
         return "\(seconds(.now - began)) s to the next finished job"
     }
@@ -81,9 +86,11 @@ struct FaultRunTests {
     /// What the database says, as soon as it says anything.
     private static func back<Value>(_ stage: Stage, _ ask: () async throws -> Value) async throws -> Value {
         var answer: Value?
-        try await stage.until("the database stays away", within: .seconds(60)) {
+        try await eventually("the database stays away") {
             answer = try? await ask()
             return answer != nil
+        } saying: {
+            await stage.said
         }
         return try #require(answer)
     }

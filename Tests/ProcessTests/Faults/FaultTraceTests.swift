@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// What of the faults is in the program.
@@ -12,7 +13,7 @@ struct FaultTraceTests {
     @Test("Fault points are in builds for tests, and no trace of them in builds for use")
     func trace() throws {
         let program = try Data(contentsOf: URL(fileURLWithPath: Paths.program), options: .alwaysMapped)
-        for text in ["ENTITLEMENT_SYNC_FAULTS", "commit.lost_answer", "transfer.called"] {
+        for text in ["ENTITLEMENT_SYNC_FAULTS", "FAULT_POINT_OWN_VALUES", "commit.lost_answer", "transfer.called"] {
             #expect((program.range(of: Data(text.utf8)) != nil) == Self.isExpected, "\(text)")
         }
     }

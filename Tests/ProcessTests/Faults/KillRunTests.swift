@@ -5,18 +5,14 @@ import Testing
 
 /// Two workers over a great crowd, killed at random instants.
 struct KillRunTests {
-    private static let crowd = Crowd(percent: FaultRuns.isFull ? 4500 : 150)
-    private static let kills = FaultRuns.isFull ? 100 : 20
-    /// A worker holds fewer jobs than end between two kills, so that the next kill finds others at work.
-    private static let settings = FaultRuns.settings.merging(
-        FaultRuns.isFull ? [:] : ["WORKER_CONCURRENCY": "100", "WORKER_BATCH": "100"]
-    ) { $1 }
+    private static let crowd = Crowd(percent: 4500)
+    private static let kills = 100
 
-    @Test("166: thousands of restores come out the same, however often workers are killed")
+    @Test("166: thousands of restores come out the same, however often workers are killed", .full)
     func killed() async throws {
         let undisturbed = try await Self.alone { try await Undisturbed.record(of: Self.crowd) }
         let simulator = try await Simulator(scenario: Self.crowd.scenario)
-        try await Site.with(store: simulator.url, settings: Self.settings) { site in
+        try await Site.with(store: simulator.url, settings: FaultRuns.settings) { site in
             let began = ContinuousClock.now
             let crew = try await Self.alone { try await Self.kill(at: site) }
             // Those whose workers died again and again are run one after the other, which takes minutes and no effort.

@@ -150,19 +150,16 @@ struct Stage: Sendable {
 
     /// Waits until so many jobs have ended.
     func untilEnded(_ goal: Int64) async throws {
-        try await until("\(goal) jobs never ended") { try await ended() >= goal }
+        try await eventually("\(goal) jobs never ended", within: .seconds(120)) {
+            try await ended() >= goal
+        } saying: {
+            await said
+        }
     }
 
-    /// Waits until something is so; fails with what the workers said.
-    func until(
-        _ comment: Comment,
-        within limit: Duration = .seconds(120),
-        _ isSo: () async throws -> Bool
-    ) async throws {
-        do { try await eventually(comment, within: limit, isSo) } catch {
-            Issue.record("\(comment): \(await crew.log.suffix(3000))")
-            throw error
-        }
+    /// The last that the workers said.
+    var said: String {
+        get async { String(await crew.log.suffix(3000)) }
     }
 }
 

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// What becomes of crowds when nothing happens to anybody; each found out once, by whoever asks first.
@@ -34,9 +35,6 @@ actor Undisturbed {
 
 /// What fault runs share.
 enum FaultRuns {
-    /// The long profile: more users, more kills.
-    static let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
-
     /// A short lease, so that what dead workers held is free soon; enough tries to outlast any fault of the store.
     static let settings = [
         "JOB_LEASE_SECONDS": "2", "JOB_MAX_ATTEMPTS": "10", "JOB_BACKOFF_CAP_MS": "200",

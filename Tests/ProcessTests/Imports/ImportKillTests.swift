@@ -6,7 +6,7 @@ import Testing
 
 /// An import whose worker, and whose command, are killed.
 struct ImportKillTests {
-    private static let scene = ImportScene(size: FaultRuns.isFull ? 10_000 : 300)
+    private static let scene = ImportScene(size: Profile.isFull ? 10_000 : 300)
     private static let settings = [
         "JOB_LEASE_SECONDS": "2", "JOB_BACKOFF_CAP_MS": "200", "BACKGROUND_CHECK_DAYS": "0",
         // So slow that a kill hits work.
@@ -76,7 +76,7 @@ struct ImportKillTests {
             )
             #expect(released.code == 0, "\(released)")
         }
-        try await site.until(
+        try await site.waitUntil(
             "SELECT count(*) FROM entitlement_sync.import AS i WHERE i.state = 'done'",
             within: .seconds(300)
         )
@@ -84,7 +84,7 @@ struct ImportKillTests {
         let shown = try await site.run("import", "show", "1", "--output", "json", "--result", answers)
         let done = try ImportSummary(shown)
         #expect(done.results == scene.results && done.left == 0, "\(shown)")
-        try await site.until(
+        try await site.waitUntil(
             "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue",
             within: .seconds(300)
         )

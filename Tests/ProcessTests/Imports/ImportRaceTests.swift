@@ -68,7 +68,7 @@ import Testing
             )
             #expect(summary.state == "ready" && summary.results["planned"] == 1, "\(summary)")
             try await Self.release(summary, at: site)
-            try await site.until("SELECT count(*) FROM entitlement_sync.import AS i WHERE i.state = 'done'")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.import AS i WHERE i.state = 'done'")
             #expect(
                 try await Self.results(at: site) == [
                     "2 named_for_several", "3 not_eligible", "4 named_for_several", "5 named_for_several",
@@ -98,11 +98,11 @@ import Testing
                 // So long as it is locked, the worker has the line and can't write it.
                 try await connection.query("SELECT u.id FROM users AS u FOR UPDATE")
                 try await Self.release(summary, at: site)
-                try await site.until("SELECT count(*) FROM entitlement_sync.import_line AS l WHERE l.turn = 2")
+                try await site.waitUntil("SELECT count(*) FROM entitlement_sync.import_line AS l WHERE l.turn = 2")
                 let canceled = try await site.run("import", "cancel", "\(summary.id)")
                 #expect(canceled.code == 0, "\(canceled)")
             }
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.import_line AS l WHERE l.epoch IS NOT NULL"
             )
             #expect(try await site.number("SELECT count(*) FROM entitlement_sync.purchase") == 0)
@@ -127,7 +127,7 @@ import Testing
             try await site.pool.withTransaction { connection in
                 try await connection.query("SELECT u.id FROM users AS u WHERE u.id = 'z' FOR UPDATE")
                 try await Self.release(summary, at: site)
-                try await site.until("SELECT count(*) FROM entitlement_sync.import AS i WHERE i.state = 'done'")
+                try await site.waitUntil("SELECT count(*) FROM entitlement_sync.import AS i WHERE i.state = 'done'")
             }
             #expect(
                 try await Self.results(at: site) == [
@@ -148,7 +148,7 @@ import Testing
             }
             let first = try await poor.start("worker")
             let second = try await site.start("worker")
-            try await site.until("SELECT (count(*) = 2)::integer::bigint FROM entitlement_sync.worker")
+            try await site.waitUntil("SELECT (count(*) = 2)::integer::bigint FROM entitlement_sync.worker")
             let orders = (0..<120).map { "x,onside,order_id,5b0d6f1e-2c77-4c1b-8f9a-\(100_000_000_000 + $0)" }
             let summary = try await Self.compute(orders, at: site)
             #expect(summary.results == ["not_found": 120], "\(summary)")

@@ -106,7 +106,7 @@ import Testing
                 #expect(paused.code == 75, "\(paused)")
                 #expect(try await site.number("SELECT count(*) FROM entitlement_sync.purchase") == 0)
                 _ = try await site.run("resume", "all")
-                try await site.until(
+                try await site.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.import AS i WHERE i.id = 2 AND i.state = 'done'"
                 )
 
@@ -130,7 +130,7 @@ import Testing
                 let again = try await site.run("import", "show", "2", "--result", answers)
                 #expect(again.code == 65 && again.err.contains("--result"), "a file is never overwritten: \(again)")
             }
-            try await site.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
+            try await site.waitUntil("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
             #expect(
                 try await site.texts(
                     """

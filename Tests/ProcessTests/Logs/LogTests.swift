@@ -1,5 +1,6 @@
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 
 /// The lines that operators build their alerts on.
@@ -98,6 +99,6 @@ struct LogTests {
         #expect(refused["level"] == "warning" && refused["error.code"] == "serverError")
         #expect(refused["error.sqlstate"] == "40001" && refused["error.message"]?.isEmpty == false)
         try await site.execute("DROP TRIGGER refuse ON users")
-        try await site.until("SELECT count(*) FROM users AS u WHERE u.id = 'user-2' AND u.type = 'subscriber'")
+        try await site.waitUntil("SELECT count(*) FROM users AS u WHERE u.id = 'user-2' AND u.type = 'subscriber'")
     }
 }

@@ -68,7 +68,7 @@ struct SecretsTests {
                 #expect(content.contains(secret))
             }
             let worker = try await MeteredWorker(of: site)
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue",
                 comment: "jobs do not end"
             )

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// A worker process whose metrics are read as Prometheus reads them, and its log as JSON.
@@ -34,8 +35,8 @@ struct MeteredWorker: Sendable {
     ///
     /// - Returns: the scrape in which it was.
     @discardableResult
-    func until(
-        _ comment: String,
+    func scrape(
+        until comment: String,
         within limit: Duration = .seconds(60),
         _ isSo: (Exposition) -> Bool
     ) async throws -> Exposition {

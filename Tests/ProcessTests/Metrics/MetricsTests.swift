@@ -1,5 +1,6 @@
 import Foundation
 import Telemetry
+import TestSupport
 import Testing
 
 /// What operators see of a worker: every metric moves when it should, and nothing breaks who reads them.

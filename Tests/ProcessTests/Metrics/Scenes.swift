@@ -79,7 +79,7 @@ enum Scenes {
             let worker = try await MeteredWorker(of: site)
             try await interrupt(worker, at: site)
             try await answer(at: site)
-            let counted = try await worker.until("all jobs are counted") { metrics in
+            let counted = try await worker.scrape(until: "all jobs are counted") { metrics in
                 Movement.all.filter { $0.name.contains("jobs_ended") }.allSatisfy { $0.isSeen(in: [metrics]) }
             }
             try await worker.stop()
@@ -96,7 +96,7 @@ enum Scenes {
             SELECT entitlement_sync.request_restore(u) FROM unnest('{canceled,stolen}'::text[]) AS u;
             """
         )
-        try await site.until(
+        try await site.waitUntil(
             "SELECT (count(*) = 2)::integer::bigint FROM entitlement_sync.queue AS q WHERE q.owner IS NOT NULL",
             comment: "jobs are not claimed"
         )
@@ -113,7 +113,7 @@ enum Scenes {
               FROM entitlement_sync.user_sync AS s WHERE s.user_key = q.user_key AND s.user_id = 'stolen'
             """
         )
-        try await worker.until("the job that was taken away is missed") {
+        try await worker.scrape(until: "the job that was taken away is missed") {
             ($0.value("entitlement_sync_jobs_lost_total") ?? 0) > 0
         }
         // A job under the lease of a worker that is dead already.
@@ -132,20 +132,22 @@ enum Scenes {
         try await site.pool.withTransaction { connection in
             try await connection.query("SELECT 1 FROM users AS u WHERE u.id = 'held' FOR UPDATE")
             try await site.execute("SELECT entitlement_sync.request_restore('held')")
-            try await worker.until("the job of a held user is put off") {
+            try await worker.scrape(until: "the job of a held user is put off") {
                 ($0.value("entitlement_sync_jobs_postponed_total") ?? 0) > 0
             }
         }
         // A service whose step fails.
         let function = "ALTER FUNCTION entitlement_sync"
         try await site.execute("\(function).compact_queue(bigint, integer) RENAME TO compact_queue_away")
-        try await worker.until("a step fails") {
+        try await worker.scrape(until: "a step fails") {
             ($0.value("entitlement_sync_service_failures_total", ["service": "queue_compactor"]) ?? 0) > 0
         }
         try await site.execute("\(function).compact_queue_away(bigint, integer) RENAME TO compact_queue")
         try await site.execute("UPDATE entitlement_sync.worker AS w SET expires_at = '-infinity'")
-        try await worker.until("the lease is lost") { ($0.value("entitlement_sync_leases_lost_total") ?? 0) > 0 }
-        try await site.until(
+        try await worker.scrape(until: "the lease is lost") {
+            ($0.value("entitlement_sync_leases_lost_total") ?? 0) > 0
+        }
+        try await site.waitUntil(
             "SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.expires_at > now()",
             comment: "the worker has no new lease"
         )
@@ -167,7 +169,7 @@ enum Scenes {
             COMMIT;
             """
         )
-        try await site.until(
+        try await site.waitUntil(
             "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue",
             comment: "jobs do not end"
         )
@@ -229,7 +231,7 @@ enum Scenes {
             INSERT INTO entitlement_sync.alarm (name, detail) VALUES ('flapping', 'test') ON CONFLICT (name) DO NOTHING;
             """
         )
-        try await site.until(
+        try await site.waitUntil(
             "SELECT count(*) FROM entitlement_sync.run AS r WHERE r.predicted_end IS NOT NULL",
             comment: "nobody predicts the run's end"
         )
@@ -256,9 +258,9 @@ enum Scenes {
                 "INSERT INTO users (id) VALUES ('payer'), ('limited'); SELECT entitlement_sync.request_restore('payer')"
             )
             let worker = try await MeteredWorker(of: site)
-            try await site.until("SELECT count(*) FROM entitlement_sync.decision", comment: "no decision")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.decision", comment: "no decision")
             try await site.execute("SELECT entitlement_sync.request_restore('limited')")
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.rate_budget AS b WHERE b.blocked_until > now()",
                 comment: "the store's wish is not written down: \(worker.program.err)"
             )
@@ -297,7 +299,7 @@ enum Scenes {
                 let ending = try await site.run("restore", user, "--proof", proof, "--wait", "30")
                 try #require(ending.code == 0, "\(ending)")
             }
-            try await site.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
+            try await site.waitUntil("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
             scrapes.value = [try await worker.scrape()]
             try await worker.stop()
         }

@@ -6,17 +6,17 @@ import Testing
 /// Everything through a transaction pooler: what is left is what a run without one leaves.
 @Suite(.serialized)
 struct PoolerTests {
-    private static let crowd = Crowd(percent: FaultRuns.isFull ? 100 : 40)
+    private static let crowd = Crowd(percent: Profile.isFull ? 100 : 40)
     /// Small batches and few jobs at once, so that workers come back for more all the time.
     private static let settings = FaultRuns.settings.merging(
-        FaultRuns.isFull
+        Profile.isFull
             ? ["WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50"]
             : ["WORKER_CONCURRENCY": "80", "WORKER_BATCH": "20"]
     ) { $1 }
 
     @Test(
         "A crowd is answered behind PgBouncer as without it, also when a worker is killed and sessions are wiped",
-        arguments: [false, true]
+        arguments: Profile.cases([true, false])
     )
     func crowd(resets: Bool) async throws {
         let undisturbed = try await Undisturbed.record(of: Self.crowd)
@@ -46,7 +46,11 @@ struct PoolerTests {
         }
     }
 
-    @Test("Behind PgBouncer no transaction runs as the database's defaults say", .database, arguments: [false, true])
+    @Test(
+        "Behind PgBouncer no transaction runs as the database's defaults say",
+        .database,
+        arguments: Profile.cases([true, false])
+    )
     func defaults(resets: Bool) async throws {
         let database = try #require(TestDatabase.current)
         try await database.server.administer(
@@ -88,7 +92,7 @@ struct PoolerTests {
         let first = try await site.start("worker", "--until-idle")
         let second = try await site.start("worker", "--until-idle")
         let quarter = Int64(Self.crowd.size / 4)
-        try await site.until(InterruptionTests.ended(quarter), comment: "\(quarter) jobs did not end")
+        try await site.waitUntil(InterruptionTests.ended(quarter), comment: "\(quarter) jobs did not end")
         try await expectSharing(at: site)
         try await first.kill()
         let third = try await site.start("worker", "--until-idle")
@@ -103,7 +107,7 @@ struct PoolerTests {
 
     /// The pooler marks whoever comes through it; the rest came directly, to listen.
     private func expectSharing(at site: Site) async throws {
-        try await site.until(
+        try await site.waitUntil(
             """
             SELECT (count(*) FILTER (WHERE a.application_name LIKE 'entitlement-sync - %')
                         BETWEEN 1 AND \(Int64(PgBouncer.poolSize))

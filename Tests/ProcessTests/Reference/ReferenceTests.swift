@@ -1,17 +1,18 @@
 import Foundation
 import Telemetry
+import TestSupport
 import Testing
 
 /// The reference's pages are what the program, its schema and its files say of themselves.
 ///
 /// With ENTITLEMENT_SYNC_RECORD_REFERENCE=1 the pages are written instead of compared.
 struct ReferenceTests {
-    private static func text(_ path: String) throws -> String { try Paths.text(Paths.package + "/" + path) }
+    private static func text(_ path: String) throws -> String { try Paths.text(Paths.folder + "/" + path) }
 
     private static func expect(_ page: String, is expected: String) throws {
         let path = "deploy/docs/reference/\(page)"
         if ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_RECORD_REFERENCE"] != nil {
-            try expected.write(toFile: Paths.package + "/" + path, atomically: true, encoding: .utf8)
+            try expected.write(toFile: Paths.folder + "/" + path, atomically: true, encoding: .utf8)
             return
         }
         let (now, made) = (try text(path).split(separator: "\n"), expected.split(separator: "\n"))

@@ -52,16 +52,16 @@ import Testing
             var off = site
             off.settings["SANDBOX"] = "off"
             let first = try await off.start("worker")
-            try await site.until("SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.sandbox = 'off'")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.sandbox = 'off'")
             let second = try await site.start("worker")
-            try await site.until("SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.sandbox = 'listed'")
-            try await site.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
+            try await site.waitUntil("SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.sandbox = 'listed'")
+            try await site.waitUntil("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
             let mode = "SELECT m.mode FROM entitlement_sync.sandbox_mode AS m" as PostgresQuery
             #expect(try await site.texts(mode) == ["off"])
             #expect(try await site.texts("SELECT type FROM users") == ["free"])
             // Its end has the listed users checked.
             try await first.stop()
-            try await site.until("SELECT count(*) FROM users AS u WHERE u.type = 'subscriber'")
+            try await site.waitUntil("SELECT count(*) FROM users AS u WHERE u.type = 'subscriber'")
             #expect(try await site.texts(mode) == ["listed"])
             try await second.stop()
             #expect(try await site.texts(mode) == ["listed"], "without workers the record holds")

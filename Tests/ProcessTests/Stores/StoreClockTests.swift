@@ -1,5 +1,6 @@
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 
 /// A worker whose clock is wrong, before a store that dates its tokens.
@@ -18,7 +19,7 @@ import Testing
             let worker = try await Program([Paths.program, "worker"], environment: Site.environment(settings))
             let proof = try stores.argument("onside_history", of: "ann")
             _ = try await site.run("restore", "ann", "--proof", proof)
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.store_health WHERE last_error = 'unauthorized'"
             )
             let told = try await site.texts("SELECT coalesce(outcome, state) FROM entitlement_sync.job_status")
@@ -43,7 +44,7 @@ import Testing
             // a new one where that was given up. Nobody works meanwhile, or that job could be done before.
             _ = try await site.run("restore", "ann", "--proof", proof)
             let heir = try await site.start("worker")
-            try await site.until(
+            try await site.waitUntil(
                 "SELECT count(*) FROM entitlement_sync.job_status WHERE kind = 'restore' AND state = 'done'"
             )
             let ended = try await site.texts(

@@ -148,7 +148,7 @@ import Testing
                 let doomed = try await Program([Paths.program, "worker"], environment: Site.environment(settings))
                 _ = try await site.run("restore", "ann", "--proof", "purchase_token=tok-a")
                 if plan == nil {
-                    try await site.until(
+                    try await site.waitUntil(
                         "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
                     )
                     let granted = try await site.number("SELECT count(*) FROM users WHERE type = 'subscriber'")
@@ -162,7 +162,7 @@ import Testing
                 // Its share is somebody else's after five minutes; nobody has to wait for that here.
                 try await site.execute("UPDATE entitlement_sync.acknowledgement SET due = now()")
                 let heir = try await site.start("worker")
-                try await site.until(
+                try await site.waitUntil(
                     """
                     SELECT count(*) FROM users
                      WHERE type = 'subscriber' AND NOT EXISTS (SELECT 1 FROM entitlement_sync.acknowledgement)

@@ -1,5 +1,6 @@
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 
 /// A site whose stores are asked directly: the App Store, Google Play and Onside, and no RevenueCat.

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// One way to call the program.
@@ -55,6 +56,12 @@ struct Command: Sendable, CustomStringConvertible {
         Command("simulate", "--scenario", scenario, need: .nothing),
         Command("bench", "--jobs", "1000", "--output", "json", need: .server),
     ]
+
+    /// The commands that are tried in one of several situations which all of them meet alike: all in the full profile, else a
+    /// share, so that each command is tried in one situation.
+    static func share(_ place: Int, of situations: Int) -> [Command] {
+        Profile.isFull ? all : all.indices.filter { $0 % situations == place }.map { all[$0] }
+    }
 
     /// Runs it, and expects one clear error in its own words, the code given, and nothing else.
     ///

@@ -1,4 +1,5 @@
 import Postgres
+import TestSupport
 import Testing
 
 /// All that has to be the same, whatever happened to the processes on the way.

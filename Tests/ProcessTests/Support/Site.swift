@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// A host application's database, and the settings its operator wrote.
-struct Site: Sendable {
+struct Site: HostDatabase {
     /// On a server of the tests; `nil`: on another one.
     let own: TestDatabase?
     let pool: PostgresPool
@@ -24,7 +24,7 @@ struct Site: Sendable {
     ///   - body: the test.
     /// - Throws: what the test threw, or why there is no such site.
     static func with(
-        _ template: DatabaseTemplate = .migrated,
+        _ template: DatabaseTemplate = .selling,
         on server: PrivatePostgres? = nil,
         at address: @Sendable (TestDatabase) -> String = \.tcpURL,
         store: String? = nil,
@@ -87,13 +87,16 @@ struct Site: Sendable {
 
     /// What an operator sets at least.
     static func settings(_ url: String) -> [String: String] {
-        [
+        var settings = [
             "DATABASE_URL": url, "ENTITLEMENT_SYNC_SQL_DIR": Paths.sql, "REVENUECAT_API_KEY": "sk_process_tests",
             "REVENUECAT_PROJECT_ID": "proj0a1b2c3d", "REVENUECAT_REQUESTS_PER_MINUTE": "0",
             // Worlds of tests lapse in a minute as others do in a year.
             "DEMOTION_BRAKE_MINIMUM": "1000000",
             "JOB_BACKOFF_BASE_MS": "50", "JOB_BACKOFF_CAP_MS": "500", "JOB_MAX_ATTEMPTS": "4",
         ]
+        // Making sessions takes longer than what most tests do with them.
+        if !Profile.isFull { settings["FAULT_POINT_OWN_VALUES"] = "connections=4" }
+        return settings
     }
 
     /// Starts the program with this site's settings.
@@ -127,34 +130,6 @@ struct Site: Sendable {
     /// The database on a server of the tests.
     var database: TestDatabase { get throws { try #require(own) } }
 
-    // MARK: The records
-
-    /// One number.
-    func number(_ query: PostgresQuery) async throws -> Int64 {
-        try #require(try await pool.query(query).first).decode(Int64.self)
-    }
-
-    /// Rows of one text each.
-    func texts(_ query: PostgresQuery) async throws -> [String] {
-        try await pool.query(query).map { try $0.decode(String.self) }
-    }
-
-    /// Runs statements.
-    func execute(_ script: String) async throws {
-        try await pool.withConnection { try await $0.execute(script: script) }
-    }
-
-    /// Waits until a query's only number is not 0.
-    ///
-    /// The database tells nobody what a worker did, so this asks again and again.
-    func until(
-        _ query: PostgresQuery,
-        within limit: Duration = .seconds(60),
-        comment: Comment? = nil
-    ) async throws {
-        try await eventually(comment ?? "waited in vain", within: limit) { try await number(query) != 0 }
-    }
-
     /// A restore's outcome and message key, as `job_status` shows the user's last one.
     func answer(_ user: String, kind: String = "restore") async throws -> String {
         try await texts(
@@ -163,39 +138,6 @@ struct Site: Sendable {
              WHERE s.user_id = \(user) AND s.kind = \(kind) ORDER BY s.created_at DESC LIMIT 1
             """
         ).first ?? "no job"
-    }
-}
-
-extension DatabaseTemplate {
-    /// The sample host tables alone.
-    static let host = DatabaseTemplate(name: "host") { url in
-        try await Self.fill(url, Paths.text(Paths.sql + "/host/schema.sql"))
-    }
-
-    /// The sample host tables, migrated by the program, and the product that means access.
-    static let migrated = DatabaseTemplate(name: "migrated_site") { url in
-        try await Self.fill(url, Paths.text(Paths.sql + "/host/schema.sql"))
-        let ending = try await Site.run(["migrate"], settings: Site.settings(url))
-        try #require(ending.code == 0, "\(ending)")
-        try await Self.fill(
-            url,
-            """
-            INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
-            VALUES ('revenuecat', 'premium', 'premium', true)
-            """
-        )
-    }
-
-    static func fill(_ url: String, _ script: String) async throws {
-        let connection = PostgresConnection(configuration: .init(connectionString: url))
-        try await connection.open()
-        do {
-            try await connection.execute(script: script)
-            await connection.close()
-        } catch {
-            await connection.close()
-            throw error
-        }
     }
 }
 

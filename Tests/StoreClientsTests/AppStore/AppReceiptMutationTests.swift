@@ -51,7 +51,7 @@ struct AppReceiptMutationTests {
         let place = try #require(genuine.indices.first { genuine[$0] != other[$0] })
         #expect(genuine.count == other.count && genuine[place] == 0x01 && other[place] == 0x0B)
         // The signer's algorithms, of which no other byte may be any other.
-        let places = Mutations.isFull ? genuine.indices : (place - 30)..<(place + 10)
+        let places = Profile.isFull ? genuine.indices : (place - 30)..<(place + 10)
         for index in places {
             for value in UInt8.min...UInt8.max where value != genuine[index] {
                 var bytes = genuine

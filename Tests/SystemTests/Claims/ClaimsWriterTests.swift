@@ -68,7 +68,7 @@ import Testing
                 // Who never had anything needs no claims; the checks are over once none waits.
                 _ = try await world.reconcile("ann")
                 _ = try await world.reconcile("bob")
-                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
+                try await world.waitUntil("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
                 try await world.untilNoClaimsWait()
                 #expect(world.simulator.claimWrites.count == writes)
                 #expect(world.simulator.customClaims(of: "bob") == "")
@@ -85,7 +85,7 @@ import Testing
             let end = try await world.buy("ann", days: -1, state: "grace")
             try await world.working(Self.setup) {
                 _ = try await world.reconcile("ann")
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'ann' AND u.entitlements IS NOT NULL
                     """
@@ -113,7 +113,7 @@ import Testing
             world.simulator.setCustomClaims(own(fits + 1) + "}", of: "ann")
             try await world.working(Self.setup) {
                 _ = try await world.reconcile("ann")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.firebase_claims AS c WHERE c.last_error = 'too_long'"
                 )
                 #expect(try await world.alarms().contains("claims_too_long"))
@@ -137,7 +137,7 @@ import Testing
             for user in users { try await world.add(user) }
             try await world.working(Self.setup) {
                 for user in users { _ = try await world.reconcile(user) }
-                try await world.until("SELECT (count(*) = 25)::integer::bigint FROM entitlement_sync.decision")
+                try await world.waitUntil("SELECT (count(*) = 25)::integer::bigint FROM entitlement_sync.decision")
                 try await world.untilNoClaimsWait()
             }
             let writes = world.simulator.claimWrites
@@ -197,10 +197,10 @@ import Testing
             try await world.inject(#"{"endpoint": "identity.update", "status": 403}"#)
             try await world.working(Self.setup) {
                 _ = try await world.reconcile("ann")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.firebase_claims AS c WHERE c.last_error = 'unauthorized' AND c.attempt > 0"
                 )
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.alarm AS a WHERE a.name = 'claims_refused'"
                 )
                 try await world.heal()
@@ -210,7 +210,7 @@ import Testing
                 world.simulator.setCustomClaims(nil, of: "ann")
                 _ = try await world.buy("ann", days: 42)
                 _ = try await world.reconcile("ann")
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.firebase_claims AS c
                      WHERE c.last_error = 'no_account' AND c.due > now() + interval '23 hours'
@@ -455,7 +455,7 @@ extension World {
     }
 
     fileprivate func untilNoClaimsWait() async throws {
-        try await until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.firebase_claims")
+        try await waitUntil("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.firebase_claims")
     }
 
     fileprivate func writer(_ rival: ClaimsWriterTests.Rival, _ lead: Leadership) throws -> ClaimsWriter {

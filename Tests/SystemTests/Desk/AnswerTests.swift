@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -168,7 +169,7 @@ import UserRequests
             #expect(try await world.number("SELECT entitlement_sync.expire_questions()::bigint") == 0)
             try await world.pool.query("UPDATE entitlement_sync.ticket_question SET answer_until = clock_timestamp()")
             try await world.working(scene.setup) {
-                try await world.until("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'expired'")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'expired'")
             }
             #expect(try await scene.events(ticket).last == "expired")
             #expect(try await scene.news("claimant") == ["ticket.question order_number", "ticket.decided expired"])

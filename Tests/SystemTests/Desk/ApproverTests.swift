@@ -1,5 +1,6 @@
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -162,7 +163,7 @@ import UserRequests
             try await scene.world.pool.query("UPDATE users SET status = 'banned_final' WHERE id = 'owner'")
             let again = try await scene.world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
             try await scene.world.working(scene.setup) {
-                try await scene.world.until(
+                try await scene.world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(again) AND j.state = 'done'"
                 )
                 try await scene.collect(ticket)

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// What is on record around a case, as its evidence shows it.

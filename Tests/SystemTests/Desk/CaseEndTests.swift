@@ -1,5 +1,6 @@
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -29,7 +30,7 @@ import UserRequests
             try await world.add("other")
             try await world.working(scene.setup) {
                 let job = try await world.restore("other", proofs: DeskCase.proof, clientError: "7")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
                 )
                 let second = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
@@ -58,7 +59,7 @@ import UserRequests
             let world = scene.world
             @Sendable func tap() async throws -> String? {
                 let job = try await world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
                 )
                 return try await world.status(job).outcome

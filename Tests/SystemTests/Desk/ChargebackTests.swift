@@ -1,5 +1,6 @@
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// What was charged back is not transferred.

@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import StoreSimulator
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -81,7 +82,7 @@ struct DeskCase: Sendable {
         try await world.pool.query(
             "SELECT entitlement_sync.request_evidence(\(ticket))"
         )
-        try await world.until(
+        try await world.waitUntil(
             """
             SELECT count(*) FROM entitlement_sync.ticket_evidence AS e
              WHERE e.ticket_id = \(ticket) AND e.asked_at >= \(asked)::timestamptz
@@ -140,9 +141,9 @@ struct DeskCase: Sendable {
 
     /// The former owner of a purchase that was transferred asks for it, and has a ticket.
     func askedBack() async throws -> Int64 {
-        try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+        try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
         let job = try await world.restore("owner", proofs: Self.proof, clientError: "7")
-        try await world.until(
+        try await world.waitUntil(
             "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
         )
         return try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
@@ -150,7 +151,7 @@ struct DeskCase: Sendable {
 
     /// Waits until a transfer of the ticket has come to its end.
     func untilEnded(_ ticket: Int64) async throws {
-        try await world.until(
+        try await world.waitUntil(
             """
             SELECT count(*) FILTER (WHERE x.step IN ('done', 'stopped'))
                    * (count(*) FILTER (WHERE x.step NOT IN ('done', 'stopped')) = 0)::int

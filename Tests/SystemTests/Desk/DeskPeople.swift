@@ -2,6 +2,7 @@ import Crypto
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// The operators of one world.

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -38,7 +39,7 @@ import UserRequests
         return try await world.pool.withTransaction { connection in
             let answer = try await connection.query(first).first?.decode(String?.self, at: 0)
             async let later = world.pool.query(second).first?.decode(String?.self, at: 0)
-            try await world.untilBlocked("the second does not wait")
+            try await world.waitUntilBlocked("the second does not wait")
             try await connection.execute(script: "COMMIT; BEGIN")
             return (answer, try await later)
         }

@@ -5,6 +5,7 @@ import Queue
 import Reconciliation
 import Runs
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -52,7 +53,7 @@ import UserRequests
         let dryRuns = DryRuns(pool: world.pool)
         let ids = try await dryRuns.ask(users)
         try await world.working(setup) {
-            try await world.until(
+            try await world.waitUntil(
                 "SELECT (count(*) = 0)::int FROM entitlement_sync.dry_run AS r WHERE r.ended_at IS NULL",
                 comment: "no worker answered"
             )
@@ -216,7 +217,7 @@ import UserRequests
                 let before = try await world.number("SELECT count(*) FROM entitlement_sync.job_history")
                 #expect(try await users.restore(key) == nil)
                 try await world.working(Self.setup) {
-                    try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
+                    try await world.waitUntil("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
                 }
                 let jobs = try await world.texts(
                     """
@@ -251,7 +252,7 @@ import UserRequests
             let waiting = try #require(try await shown())
             #expect(waiting.endedAt == nil)
             try await world.working(Self.setup) {
-                try await world.until("SELECT count(*) FROM entitlement_sync.dry_run WHERE ended_at IS NOT NULL")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.dry_run WHERE ended_at IS NOT NULL")
             }
             let answered = try #require(try await shown())
             #expect(answered.outcome == "unchanged" && answered.rule == "no_access")

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -206,7 +207,7 @@ import UserRequests
                 try await scene.world.pool.query(
                     "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
                 )
-                try await scene.world.until(
+                try await scene.world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.evidence_request AS r WHERE r.error IS NOT NULL"
                 )
                 #expect(try await scene.hash(ticket) == hash)
@@ -235,11 +236,11 @@ import UserRequests
                 try await world.pool.query(
                     "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
                 )
-                try await world.until("SELECT count(*) FROM entitlement_sync.ticket_evidence")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.ticket_evidence")
                 #expect(try await world.number(jobs) == 0)
                 let tickets = DeskTickets(pool: world.pool, session: ann.token.digest)
                 #expect(try await tickets.act(.claim, on: 1) == nil)
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.ticket AS t
                       JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
@@ -249,7 +250,7 @@ import UserRequests
                 #expect(try await world.number(jobs) == 1)
                 // Who taps again is known by what the first tap knew.
                 let again = try await world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(again) AND j.state = 'done'"
                 )
                 #expect(try await world.tickets(of: "claimant").map(\.touches) == [1])

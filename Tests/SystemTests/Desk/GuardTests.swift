@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// What the database itself does not let happen, whoever asks it: each guard alone, without those that stand before it.

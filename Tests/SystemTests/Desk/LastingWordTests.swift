@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -199,14 +200,14 @@ import UserRequests
                     SELECT t.id, t.claimant_key, 'claimant', 'elsewhere', 'k', sha256('x') FROM entitlement_sync.ticket AS t
                     """
                 )
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM pg_stat_activity
                      WHERE wait_event_type = 'Lock' AND query LIKE '%reply_to_ticket%' AND datname = current_database()
                     """
                 )
             }
-            try await world.until(
+            try await world.waitUntil(
                 """
                 SELECT count(*) FROM pg_stat_activity
                  WHERE backend_xid IS NOT NULL AND query LIKE '%elsewhere%' AND pid <> pg_backend_pid()

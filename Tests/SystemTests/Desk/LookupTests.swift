@@ -1,5 +1,6 @@
 import Entitlements
 import Postgres
+import TestSupport
 import Testing
 import UserRequests
 
@@ -78,7 +79,7 @@ import UserRequests
                     SELECT count(*) FROM entitlement_sync.evidence_request AS r
                      WHERE r.ticket_id = \(ticket) AND r.due_at BETWEEN now() + interval '50 minutes' AND now() + interval '61 minutes'
                     """
-                try await at.world.until(again, comment: "nobody asks again")
+                try await at.world.waitUntil(again, comment: "nobody asks again")
                 try await at.world.heal()
                 try await at.scene.collect(ticket)
                 #expect(try await at.evidence(ticket).facts.contains("proof_failed"))

@@ -1,5 +1,6 @@
 import Entitlements
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 

@@ -1,6 +1,7 @@
 import Entitlements
 import Foundation
 import Postgres
+import TestSupport
 import Testing
 import UserRequests
 
@@ -46,14 +47,14 @@ import UserRequests
             )
             let job = try await world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
             try await world.working(telling) { [job] in
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT s.is_called::int FROM public.tries AS s",
                     comment: "nothing was tried"
                 )
                 #expect(try await Self.written(world) == ["0 0 0"])
                 #expect(try await world.status(job).outcome == nil)
                 try await world.pool.query("DROP TRIGGER out_of_order ON entitlement_sync.outbox")
-                try await world.until("SELECT count(*) FROM entitlement_sync.ticket")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.ticket")
             }
             #expect(try await world.status(job).outcome == "store_account_mismatch")
             let written = try await Self.written(world)

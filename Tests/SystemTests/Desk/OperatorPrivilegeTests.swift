@@ -1,5 +1,6 @@
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// What database roles may read and call of operators' sign-ins.

@@ -1,5 +1,6 @@
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// Operators' sessions: when they end, and what is refused in them.
@@ -59,7 +60,7 @@ import Testing
             async let reset: Void = world.pool.withTransaction { connection in
                 try await connection.query("SELECT FROM entitlement_sync.operator WHERE name = 'ann' FOR UPDATE")
                 isLocked.yield()
-                try await world.untilBlocked("the decision does not wait for the operator's row")
+                try await world.waitUntilBlocked("the decision does not wait for the operator's row")
                 try await connection.query(
                     """
                     DELETE FROM entitlement_sync.operator_session AS s USING entitlement_sync.operator AS o

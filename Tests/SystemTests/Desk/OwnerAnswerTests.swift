@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -36,7 +37,7 @@ import UserRequests
                 #expect(try await scene.ended() == ["owner_objected", "owner_objected"])
                 #expect(try await scene.state(ticket) == "new")
                 #expect(try await scene.only("owner").state == .open)
-                try await scene.world.until(
+                try await scene.world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.ticket AS t
                       JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// Operators whom the identity provider names: their accounts, roles and holds, as the database keeps them.

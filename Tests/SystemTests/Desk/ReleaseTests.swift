@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -16,7 +17,7 @@ import UserRequests
                 try await scene.collect(ticket)
                 try await scene.askOwner(ticket)
                 try await world.app.release(to: reference.lowercased(), by: "owner")
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.ticket AS t
                       JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
@@ -25,7 +26,7 @@ import UserRequests
                     comment: "the evidence does not say that the owner released it"
                 )
                 // What was agreed to without knowing is void.
-                try await world.until("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'new'")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'new'")
                 #expect(try await scene.events(ticket).contains("owner_consented"))
                 try await scene.approveAll(ticket)
                 #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -114,7 +115,7 @@ import UserRequests
             try await records.release(ticket)
             #expect(try await records.take(upTo: 10) == [ticket])
             try await records.putOff(ticket, for: .milliseconds(1), error: "store_unavailable")
-            try await world.until(Self.due)
+            try await world.waitUntil(Self.due)
             #expect(try await records.take(upTo: 10) == [ticket])
         }
     }

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 @testable import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -113,7 +114,7 @@ import UserRequests
                 try await pool.withTransaction { connection in
                     #expect(try await reveal(on: connection) == nil)
                     group.addTask { try await pool.withConnection { try await reveal(on: $0) } }
-                    try await scene.world.until(
+                    try await scene.world.waitUntil(
                         "SELECT count(*) FROM pg_locks AS l WHERE l.locktype = 'advisory' AND NOT l.granted",
                         comment: "the second did not wait"
                     )

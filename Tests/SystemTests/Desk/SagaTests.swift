@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -35,8 +36,8 @@ import UserRequests
                 #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
                 try await Self.untilEnded(scene, ticket)
                 #expect(try await scene.state(ticket) == "transferred")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
             }
             #expect(try await Self.moved(world) == 1)
             try await Self.expectReadingsBetweenCalls(world)
@@ -79,8 +80,8 @@ import UserRequests
             }
             try await world.working(scene.setup) {
                 try await Self.untilEnded(scene, ticket)
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
             }
             #expect(try await scene.state(ticket) == "transferred")
             #expect(try await Self.moved(world) == 1)
@@ -111,7 +112,7 @@ import UserRequests
                 )
             }
             try await world.working(scene.setup) {
-                try await world.until("SELECT s.is_called::int FROM tries AS s", comment: "nothing was tried")
+                try await world.waitUntil("SELECT s.is_called::int FROM tries AS s", comment: "nothing was tried")
                 #expect(try await Self.moved(world) == 0)
                 #expect(try await world.type(of: "owner") == "subscriber")
                 #expect(try await world.restored("owner").outcome == "already_subscriber")
@@ -138,7 +139,7 @@ import UserRequests
             #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
             try await world.controls.set("transfers", paused: true)
             try await world.working(scene.setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.last_error = 'paused'"
                 )
                 #expect(try await scene.calls() == 0)
@@ -233,7 +234,7 @@ import UserRequests
     /// Waits for the end of a transfer; what waits ten minutes for a call that may still do its work is given them.
     private static func untilEnded(_ scene: DeskCase, _ ticket: Int64) async throws {
         for _ in 0..<3 {
-            try await scene.world.until(
+            try await scene.world.waitUntil(
                 """
                 SELECT count(*) FROM entitlement_sync.transfer AS x
                  WHERE x.ticket_id = \(ticket) AND (x.step IN ('done', 'stopped') OR x.last_error = 'unsettled')

@@ -2,6 +2,7 @@ import Crypto
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// How guesses of passwords and codes are slowed and stopped, without keeping the operator out.

@@ -1,5 +1,6 @@
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 
 /// How operators sign in: password, second factor and code.

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 @testable import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -60,9 +61,9 @@ import UserRequests
             let world = scene.world
             try await world.working(scene.setup) {
                 try await scene.transfer(ticket)
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
-                try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+                try await world.waitUntil("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
             }
             #expect(try await Self.standing("claimant", world).reply(in: "en").reason == "active_until")
             // Nobody asked this owner.

@@ -5,6 +5,7 @@ import HTTPTypes
 import Postgres
 import Queue
 @testable import SupportDesk
+import TestSupport
 import Testing
 import Transport
 import UserRequests
@@ -193,7 +194,7 @@ import UserRequests
             try await world.working(setup) {
                 #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
                 try await scene.untilMoved(ticket)
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.transfer_token AS k
                      WHERE k.state = 'due' AND k.reason IS NOT NULL AND k.due > now()
@@ -219,7 +220,7 @@ import UserRequests
             try await scene.begin(ticket, setup)
             try await world.pool.query("UPDATE entitlement_sync.transfer_token SET tries = 8")
             try await world.working(setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.transfer_token AS k WHERE k.tries = 9 AND k.reason = 'unavailable'"
                 )
                 #expect(try await scene.tokens() == ["due unavailable 9"])
@@ -333,12 +334,12 @@ extension DeskCase {
     /// Waits until both users have been read again.
     fileprivate func untilMoved(_ ticket: Int64) async throws {
         try await untilEnded(ticket)
-        try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-        try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+        try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+        try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
     }
 
     fileprivate func untilTokens(_ state: String) async throws {
-        try await world.until(
+        try await world.waitUntil(
             "SELECT count(*) FROM entitlement_sync.transfer_token AS k WHERE k.state = \(state)",
             comment: "no token is \(state)"
         )

@@ -1,5 +1,6 @@
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -86,7 +87,7 @@ import UserRequests
                 #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
                 try await scene.untilEnded(ticket)
                 #expect(try await scene.state(ticket) == "transferred")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
             }
         }
     }
@@ -139,8 +140,8 @@ import UserRequests
                 #expect(try await scene.act(dan, .transfer, on: back) == nil)
                 try await scene.untilEnded(back)
                 #expect(try await scene.state(back) == "transferred")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'free'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'free'")
             }
         }
     }

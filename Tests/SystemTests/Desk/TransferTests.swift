@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import Postgres
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 
@@ -20,9 +21,9 @@ import UserRequests
                 #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
                 try await scene.untilEnded(ticket)
                 #expect(try await scene.state(ticket) == "transferred")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
-                try await world.until(
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+                try await world.waitUntil(
                     "SELECT (count(*) = 3)::int::bigint FROM assets WHERE user_id = 'claimant' AND frozen_reasons = '{}'"
                 )
             }
@@ -57,8 +58,8 @@ import UserRequests
             try await world.working(setup) {
                 try await scene.transfer(ticket)
                 #expect(try await scene.state(ticket) == "transferred")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
             }
             #expect(apps.second.requests("transfer") == 1 && world.requests("transfer") == 0)
         }
@@ -88,10 +89,10 @@ import UserRequests
                 #expect(try await scene.act(ann, .giveAccess, on: ticket) == "no_proof")
                 try await scene.collect(ticket)
                 #expect(try await scene.act(ann, .giveAccess, on: ticket) == nil)
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
                 #expect(try await scene.act(ann, .giveAccess, on: ticket) == "temporary_access_given_already")
                 #expect(try await scene.act(ann, .refuse(how: "refuse", words: nil), on: ticket) == nil)
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync."grant" AS g
                      WHERE g.revoked_at IS NOT NULL AND g.until > g.created_at + interval '71 hours'
@@ -102,7 +103,7 @@ import UserRequests
                     "UPDATE entitlement_sync.ticket SET closed_at = closed_at - interval '91 days'"
                 )
                 // As after the lapse, which takes a day.
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT (count(*) > 1)::int::bigint FROM entitlement_sync.job_status AS j
                      WHERE j.user_id = 'claimant' AND j.kind = 'reconcile' AND j.state = 'done'
@@ -110,7 +111,7 @@ import UserRequests
                 )
                 try await world.pool.query("UPDATE users SET type = 'free' WHERE id = 'claimant'")
                 let job = try await world.restore("claimant", proofs: world.tokenProof("tok-a"), clientError: "7")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
                 )
                 let second = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
@@ -135,7 +136,7 @@ import UserRequests
                 #expect(try await scene.act(bea, .release, on: second) == nil)
                 #expect(try await scene.act(cid, .claim, on: second) == nil)
                 #expect(try await scene.act(cid, giving, on: second) == nil)
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
             }
             #expect(try await world.type(of: "owner") == "subscriber")
             let owner = try await world.number(
@@ -162,15 +163,17 @@ import UserRequests
             try await scene.world.working(setup) {
                 try await scene.transfer(ticket)
                 #expect(try await scene.state(ticket) == "transferred")
-                try await scene.world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                try await scene.world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+                try await scene.world.waitUntil(
+                    "SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'"
+                )
+                try await scene.world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
                 // Touches as before.
                 let job = try await scene.world.restore("owner", proofs: DeskCase.proof, clientError: "7")
-                try await scene.world.until(
+                try await scene.world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(job) AND j.state = 'done'"
                 )
                 let again = try await scene.world.restore("owner", proofs: DeskCase.proof, clientError: "7")
-                try await scene.world.until(
+                try await scene.world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(again) AND j.state = 'done'"
                 )
             }
@@ -206,8 +209,8 @@ import UserRequests
                 #expect(try await scene.act(bea, .transfer, on: ticket) == nil)
                 try await scene.untilEnded(ticket)
                 #expect(try await scene.state(ticket) == "transferred")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
             }
             #expect(try await scene.calls() == 0)
             // The store still names the former owner.
@@ -245,7 +248,9 @@ import UserRequests
                 #expect(try await scene.world.type(of: "claimant") == "free")
                 #expect(try await scene.act(dan, .claim, on: ticket) == nil)
                 #expect(try await scene.act(dan, giving, on: ticket) == nil)
-                try await scene.world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+                try await scene.world.waitUntil(
+                    "SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'"
+                )
             }
             let check = try #require(await Doctor(pool: scene.world.pool).checks().first { $0.name == "desk_grants" })
             #expect(check.detail.contains("operators bea, cid, dan"), "\(check.detail)")

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 
@@ -128,7 +129,7 @@ import UserRequests
             #expect(try await world.ask(RestoreWish(userID: "ann")) == queued)
             try await world.inject(#"{"latency":"500ms"}"#)
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(queued) AND state = 'running'"
                 )
                 let next = try await world.ask(RestoreWish(userID: "ann"))

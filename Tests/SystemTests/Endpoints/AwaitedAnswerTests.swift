@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Reconciliation
 import Synchronization
+import TestSupport
 import Testing
 import UserRequests
 

@@ -4,6 +4,7 @@ import Postgres
 import StoreClients
 @testable import StoreEvents
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 
@@ -63,11 +64,6 @@ extension World {
     @discardableResult
     func meet(_ user: String) async throws -> Int64 {
         try await number("SELECT entitlement_sync.user_key_of(\(user))")
-    }
-
-    /// The first column of what a query finds.
-    func texts(_ query: PostgresQuery) async throws -> [String] {
-        try await pool.query(query).map { try $0.decode(String.self) }
     }
 
     /// How many jobs wait or run.

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import Queue
+import TestSupport
 import Testing
 
 /// What the API's role may do: call its functions, and nothing beneath them.

@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Queue
 @testable import RateLimits
+import TestSupport
 import Testing
 import UserRequests
 

@@ -2,6 +2,7 @@ import Entitlements
 import FoundationEssentials
 import Postgres
 import StoreEvents
+import TestSupport
 import Testing
 import UserRequests
 
@@ -113,7 +114,7 @@ import UserRequests
             let erased = try await world.pool.withTransaction { connection in
                 try await connection.query("SELECT FROM entitlement_sync.asset_run WHERE user_key = \(key) FOR UPDATE")
                 async let erased = Erasure(pool: world.pool).erase("ann")
-                try await world.untilBlocked("the erasure does not wait for the run's row")
+                try await world.waitUntilBlocked("the erasure does not wait for the run's row")
                 try await connection.query("SELECT FROM entitlement_sync.user_sync WHERE user_key = \(key) FOR UPDATE")
                 try await connection.execute(script: "COMMIT; BEGIN")
                 return try await erased

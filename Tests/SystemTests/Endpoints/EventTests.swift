@@ -3,6 +3,7 @@ import Postgres
 import StoreClients
 import StoreEvents
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 

@@ -5,6 +5,7 @@ import Queue
 import StoreClients
 @testable import StoreEvents
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 import X509
@@ -150,8 +151,8 @@ import X509
             try await world.notify(.subscription(kind: 4, token: "tok-new"))
             let setup = world.asking(world.googlePlay, ["ACCOUNT_ID_KEYS": "present,former"])
             try await world.working(setup) {
-                try await world.until("SELECT count(*) FROM users WHERE type = 'subscriber'")
-                try await world.until("SELECT count(*) FROM entitlement_sync.inbox WHERE state = 'done'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.inbox WHERE state = 'done'")
             }
             #expect(try await world.owner(of: "tok-new") == "ann")
         }
@@ -268,7 +269,7 @@ import X509
             #expect(try await world.eventStates() == ["waiting"])
             try await world.heal()
             try await world.working(setup) {
-                try await world.until("SELECT count(*) FROM users WHERE type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE type = 'subscriber'")
             }
             #expect(try await world.eventStates() == ["done"])
         }

@@ -5,6 +5,7 @@ import Postgres
 import Queue
 import StoreClients
 @testable import StoreEvents
+import TestSupport
 import Testing
 
 /// Whom a store's event is about.

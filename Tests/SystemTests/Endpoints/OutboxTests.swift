@@ -2,6 +2,7 @@ import FoundationEssentials
 import Outbox
 import Postgres
 import Queue
+import TestSupport
 import Testing
 
 /// What others must hear, one message of a user after the other.
@@ -85,12 +86,12 @@ import Testing
             }
             let job = try await world.restore("ann")
             try await world.working(telling) {
-                try await world.until("SELECT s.is_called::int FROM tries AS s", comment: "nothing was tried")
+                try await world.waitUntil("SELECT s.is_called::int FROM tries AS s", comment: "nothing was tried")
                 #expect(try await world.type(of: "ann") == "free")
                 #expect(try await world.assets(of: "ann", frozenFor: ["subscription_lapsed"]) == 2)
                 #expect(try await world.decisions(about: "ann").isEmpty)
                 try await world.pool.query("DROP TRIGGER no_room ON entitlement_sync.outbox")
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
                 )
             }

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import StoreEvents
+import TestSupport
 import Testing
 import UserRequests
 
@@ -11,12 +12,12 @@ import UserRequests
             try await world.add("ann")
             try await world.deliver(#"{"id":"e","type":"INITIAL_PURCHASE","app_user_id":"ann"}"#)
             try await world.working {
-                try await world.until(Self.waits)
+                try await world.waitUntil(Self.waits)
                 let decisions = try await world.decisions(about: "ann")
                 #expect(decisions.isEmpty, "a no was believed")
                 try await world.change("ann", #"{"state":"active"}"#)
                 try await world.makeJobsDue()
-                try await world.until("SELECT count(*) FROM users WHERE type = 'subscriber'")
+                try await world.waitUntil("SELECT count(*) FROM users WHERE type = 'subscriber'")
             }
             #expect(try await world.decisions(about: "ann").map(\.outcome) == ["promoted"])
             let attempts = try await world.number("SELECT sum(attempt)::bigint FROM entitlement_sync.job_history")
@@ -37,13 +38,13 @@ import UserRequests
             try await world.change("ann", #"{"state":"\#(shown)"}"#)
             try await world.deliver(#"{"id":"e","type":"RENEWAL","app_user_id":"ann"}"#)
             try await world.working {
-                try await world.until(Self.waits)
+                try await world.waitUntil(Self.waits)
                 // Another look within the time is of no more use.
                 try await world.pool.query(
                     "UPDATE entitlement_sync.queue SET reconcile_error = NULL WHERE owner IS NULL"
                 )
                 try await world.makeJobsDue()
-                try await world.until(Self.waits)
+                try await world.waitUntil(Self.waits)
                 let kept = try await world.type(of: "ann")
                 let decided = try await world.decisions(about: "ann").count
                 #expect(kept == type && decided == before)
@@ -51,7 +52,7 @@ import UserRequests
                     "UPDATE entitlement_sync.user_sync SET access_event_at = access_event_at - interval '140 seconds'"
                 )
                 try await world.makeJobsDue()
-                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
+                try await world.waitUntil("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
             }
             #expect(try await world.decisions(about: "ann").last?.outcome == outcome)
             #expect(try await world.type(of: "ann") == "free")
@@ -81,10 +82,10 @@ import UserRequests
             #expect(try await world.inbox.drain().queued == 2)
             let (waiting, answered) = (try await world.restore("ann"), try await world.restore("bob"))
             try await world.working {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.queue WHERE restore_error = 'read_lag' AND owner IS NULL"
                 )
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(answered) AND state = 'done'"
                 )
             }

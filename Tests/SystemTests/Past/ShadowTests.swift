@@ -1,6 +1,7 @@
 import Diagnostics
 import Entitlements
 import Postgres
+import TestSupport
 import Testing
 
 /// What was only observed, beside what the application did by itself.

@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import Runs
+import TestSupport
 import Testing
 
 /// Who may start and plan runs.
@@ -35,7 +36,7 @@ import Testing
             try await lead.stepDown(old)
             #expect(try await planning.feed(run, fence: new, batch: 10) == 0)
             try await world.working {
-                try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
+                try await world.waitUntil("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
             }
             try await planning.predict(run, fence: old, endIn: 60)
             #expect(try await planning.count(run, fence: old) == false)

@@ -7,6 +7,7 @@ import StoreClients
 @testable import StoreEvents
 import StoreSimulator
 import Synchronization
+import TestSupport
 import Testing
 
 /// What the App Store sent while nobody heard it, found by its list.
@@ -73,10 +74,10 @@ import Testing
                 try await scene.runs.ask(.since, isDry: false, since: since, maxDemotions: 0, by: "test")
             )
             try await world.working(setup) {
-                try await world.until(RunScene.hasEnded(id))
+                try await world.waitUntil(RunScene.hasEnded(id))
                 // Whatever follows from what was listed, which may have been left to the run.
                 try await world.makeEventsDue()
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i WHERE i.state IN ('received', 'waiting'))
                             AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int
@@ -244,7 +245,7 @@ import Testing
             try await world.inject(#"{"endpoint":"app_store.notifications","latency":"1h"}"#)
             let id = try await scene.ask()
             try await world.working(scene.setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.run_backfill AS y WHERE y.due > now() + interval '30 seconds'"
                 )
             }
@@ -275,7 +276,7 @@ import Testing
             )
             // The first life ends while a day is being listed.
             try await world.working(scene.setup) {
-                try await world.until(
+                try await world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.run_backfill AS y
                      WHERE y.list = 'app_store' AND y.reached > y.since

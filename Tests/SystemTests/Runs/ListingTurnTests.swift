@@ -4,6 +4,7 @@ import Postgres
 import Queue
 import Runs
 @testable import StoreEvents
+import TestSupport
 import Testing
 
 /// Who may write down what was listed, and for how long a run waits for it.

@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import Runs
+import TestSupport
 import Testing
 import UserRequests
 

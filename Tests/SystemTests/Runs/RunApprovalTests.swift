@@ -2,6 +2,7 @@ import Entitlements
 import Postgres
 import Queue
 import Runs
+import TestSupport
 import Testing
 
 /// Held demotions and reviewed dry runs: what an operator approves is written, and nothing else.

@@ -2,6 +2,7 @@ import Entitlements
 import Postgres
 import Queue
 import Runs
+import TestSupport
 import Testing
 
 /// Users that a store's outage or a row lock keeps out of a run have another try in it.
@@ -18,10 +19,10 @@ import Testing
             scene.setup.plans?.jobs = 3
             let id = try await scene.runs.release(dry.id, hash: try #require(dry.hash), by: "ann")
             try await world.working(scene.setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT (count(*) = 5)::int FROM users AS u WHERE u.id LIKE 'ended-%' AND u.type = 'free'"
                 )
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT (r.late <> '{}' AND r.ended >= 9)::int FROM entitlement_sync.run AS r WHERE r.id = \(id)"
                 )
             }
@@ -44,11 +45,11 @@ import Testing
                 try await host.query("BEGIN")
                 for n in 1...6 { try await host.query("SELECT entitlement_sync.request_restore(\("ended-\(n)"))") }
                 try await world.working(scene.setup) {
-                    try await world.until(
+                    try await world.waitUntil(
                         "SELECT count(*) FROM entitlement_sync.run AS r WHERE r.id = \(id) AND r.is_paged AND r.late <> '{}'"
                     )
                     try await host.query("COMMIT")
-                    try await world.until(RunScene.hasEnded(id))
+                    try await world.waitUntil(RunScene.hasEnded(id))
                 }
             }
             let run = try #require(try await scene.runs.run(id))
@@ -74,12 +75,12 @@ import Testing
             )
             let id = try #require(try await runs.ask(.all, isDry: false, by: "test"))
             try await world.working(scene.setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.run_part AS p WHERE p.ended_at IS NOT NULL"
                 )
                 try await world.inject(#"{"status":503}"#)
                 // Everything that was planned waits for another try, and no more is planned.
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT (count(*) FILTER (WHERE q.reconcile_error IS NOT NULL) >= 100)::int FROM entitlement_sync.queue AS q"
                 )
                 let waiting = try await world.number("SELECT count(*) FROM entitlement_sync.queue")
@@ -95,7 +96,7 @@ import Testing
                       FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE 'subscriber-%' OR u.user_id LIKE 'many-1%'
                     """
                 )
-                try await world.until(RunScene.hasEnded(id), comment: "the run does not end")
+                try await world.waitUntil(RunScene.hasEnded(id), comment: "the run does not end")
             }
             let run = try #require(try await runs.run(id))
             #expect(run.state == .done && run.ended == 618 && run.outcomes["store_unavailable"] == nil, "\(run)")

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Runs
+import TestSupport
 import Testing
 
 /// Users of every sort, and runs over all of them.
@@ -48,7 +49,7 @@ struct RunScene: Sendable {
 
     /// Works until a run does not go on by itself.
     func followed(_ id: Int64) async throws -> RunRecord {
-        try await world.working(setup) { try await world.until(Self.hasEnded(id), comment: "the run goes on") }
+        try await world.working(setup) { try await world.waitUntil(Self.hasEnded(id), comment: "the run goes on") }
         return try #require(try await runs.run(id))
     }
 

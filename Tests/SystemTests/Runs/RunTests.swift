@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import Runs
+import TestSupport
 import Testing
 
 /// Reconciliations of all users: which users they read, and what they write.
@@ -118,7 +119,7 @@ import Testing
             let id = try #require(try await runs.ask(.all, isDry: false, by: "test"))
             let most = try await withThrowingTaskGroup(of: Int64?.self) { group in
                 group.addTask {
-                    try await world.working(setup) { try await world.until(RunScene.hasEnded(id)) }
+                    try await world.working(setup) { try await world.waitUntil(RunScene.hasEnded(id)) }
                     return nil
                 }
                 group.addTask {
@@ -182,7 +183,7 @@ import Testing
             var setup = scene.setup
             setup.plans = nil
             try await world.working(setup) {
-                try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
+                try await world.waitUntil("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
             }
             let decisions = try await world.decisions(about: "ended-1").map { "\($0.rule) \($0.outcome)" }
             #expect(try await world.type(of: "ended-1") == "free", "\(decisions)")
@@ -202,11 +203,11 @@ import Testing
             let id = try #require(try await scene.runs.ask(.all, isDry: false, by: "test"))
             let (world, runs) = (scene.world, scene.runs)
             try await world.working(scene.setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.run_part AS p WHERE p.ended_at IS NOT NULL"
                 )
                 #expect(try await runs.cancel(id))
-                try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
+                try await world.waitUntil("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
             }
             #expect(try await scene.count("ended", .subscriber) == 6)
             #expect(try await runs.cancel(id) == false)

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Runs
+import TestSupport
 import Testing
 
 /// What Google Play lists as voided, and whom it leads to.
@@ -131,7 +132,7 @@ import Testing
             try await scene.world.inject(#"{"endpoint":"app_store.notifications","latency":"1h"}"#)
             let id = try await scene.ask()
             try await scene.world.working(scene.setup) {
-                try await scene.world.until(
+                try await scene.world.waitUntil(
                     """
                     SELECT count(*) FROM entitlement_sync.run_backfill AS y
                      WHERE y.list = 'google_play' AND y.ended_at IS NOT NULL

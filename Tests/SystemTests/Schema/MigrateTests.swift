@@ -21,7 +21,7 @@ struct MigrateTests {
             )
             let result: Result<Void, any Error>
             do {
-                try await SchemaSourceTests.withCopy { folder in
+                try await Paths.withSQLCopy { folder in
                     try await body(Site(database: database, pool: pool, folder: folder))
                 }
                 result = .success(())

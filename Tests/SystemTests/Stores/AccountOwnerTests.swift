@@ -5,6 +5,7 @@ import Postgres
 import Queue
 import StoreClients
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 
@@ -232,7 +233,7 @@ import UserRequests
             )
             let job = try await world.restore("ann", proofs: world.tokenProof("tok-a"))
             try await world.working(setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND last_error = 'owner_pending'"
                 )
                 #expect(try await world.status(job).attempt == 0)
@@ -241,7 +242,7 @@ import UserRequests
                     "UPDATE entitlement_sync.account_question SET since = now() - interval '11 minutes'"
                 )
                 try await world.makeJobsDue()
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(job) AND state = 'dead'"
                 )
             }
@@ -283,7 +284,7 @@ import UserRequests
             for user in [Self.owner, "ann"] { try await world.add(user) }
             try await world.work(Self.setup(world, world.googlePlay))
             try await world.working(Self.setup(world, world.googlePlay)) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.account_walk WHERE complete_at IS NOT NULL"
                 )
             }

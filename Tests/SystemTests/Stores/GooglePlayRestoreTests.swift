@@ -5,6 +5,7 @@ import HTTPTypes
 import Postgres
 import Queue
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 
@@ -284,7 +285,9 @@ import UserRequests
             )
             try await world.pool.query("UPDATE entitlement_sync.acknowledgement SET due = now()")
             try await world.working(setup) {
-                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
+                try await world.waitUntil(
+                    "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement"
+                )
             }
             #expect(world.simulator.googlePlayPurchase("tok-a")?.acknowledgeCalls == 1)
         }
@@ -307,7 +310,7 @@ import UserRequests
             #expect(try await world.restored("ann", proofs: proof, setup: setup).outcome == "restored")
             for attempt in 1...2 {
                 try await world.working(setup) {
-                    try await world.until(
+                    try await world.waitUntil(
                         """
                         SELECT count(*) FROM entitlement_sync.acknowledgement
                          WHERE attempt = \(Int32(attempt)) AND last_error IS NOT NULL AND due > now()
@@ -318,7 +321,9 @@ import UserRequests
                 try await world.pool.query("UPDATE entitlement_sync.acknowledgement SET due = now()")
             }
             try await world.working(setup) {
-                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
+                try await world.waitUntil(
+                    "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement"
+                )
             }
             #expect(world.simulator.googlePlayPurchase("tok-a")?.isAcknowledged == true)
         }
@@ -342,7 +347,9 @@ import UserRequests
             #expect(world.simulator.googlePlayPurchase("tok-a")?.isAcknowledged == false)
             try await world.pool.query("UPDATE entitlement_sync.acknowledgement SET due = now()")
             try await world.working(setup) {
-                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
+                try await world.waitUntil(
+                    "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement"
+                )
             }
             #expect(world.simulator.googlePlayPurchase("tok-a")?.isAcknowledged == true)
         }

@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import Queue
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 

@@ -1,6 +1,7 @@
 import Entitlements
 import Postgres
 import Queue
+import TestSupport
 import Testing
 import UserRequests
 

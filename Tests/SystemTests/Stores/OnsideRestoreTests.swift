@@ -5,6 +5,7 @@ import Postgres
 import Queue
 import Runs
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 
@@ -137,7 +138,7 @@ import UserRequests
             try await world.steer("/onside/orders/\(Self.order)", #"{"account":"ann","expires":"+30d"}"#)
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             try await world.working(setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.decision_log WHERE user_id = 'ann' AND outcome = 'unchanged'"
                 )
             }
@@ -196,7 +197,7 @@ import UserRequests
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             let setup = world.asking(world.onside) { $0.retry.maxAttempts = 1 }
             try await world.working(setup) {
-                try await world.until("SELECT count(*) FROM entitlement_sync.job_history WHERE state = 'dead'")
+                try await world.waitUntil("SELECT count(*) FROM entitlement_sync.job_history WHERE state = 'dead'")
             }
             let hours = try await world.number(
                 "SELECT round(extract(epoch FROM next_check_at - now()) / 3600)::bigint FROM entitlement_sync.user_sync"
@@ -247,7 +248,7 @@ import UserRequests
                     // The old key is withdrawn while the worker holds it.
                     if user == "bob" { world.simulator.rotateOnsideKeys(keepOld: false) }
                     let job = try await world.restore(user, proofs: world.proof("onside", "onside_order_id", order))
-                    try await world.until("SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(job)")
+                    try await world.waitUntil("SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(job)")
                     let status = try await world.status(job); #expect(status.outcome == "restored", "\(status)")
                 }
             }

@@ -4,6 +4,7 @@ import Foundation
 import Postgres
 import Queue
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 

@@ -6,6 +6,7 @@ import Queue
 import Reconciliation
 import StoreSimulator
 import SupportDesk
+import TestSupport
 import Testing
 import UserRequests
 

@@ -5,6 +5,7 @@ import Postgres
 import Queue
 import StoreEvents
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 
@@ -43,6 +44,7 @@ struct StoreAppsScene: Sendable {
                 let second = World(
                     database: world.database,
                     pool: world.pool,
+                    workerPool: world.workerPool,
                     transport: world.transport,
                     simulatorPort: port,
                     simulator: simulator

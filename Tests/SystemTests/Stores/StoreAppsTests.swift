@@ -8,6 +8,7 @@ import SignedTokens
 import StoreClients
 import StoreEvents
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 
@@ -321,13 +322,13 @@ import UserRequests
                 #expect(try await world.restored(user, setup: setup).outcome == "restored")
             }
             try await world.working(setup) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT (count(*) = 2)::integer::bigint FROM entitlement_sync.store_credential WHERE digest IS NOT NULL"
                 )
             }
             try await scene.second.change("bob", #"{"state":"none"}"#)
             try await world.working(scene.asking(.revenueCat, secondKey: "sk_other")) {
-                try await world.until(
+                try await world.waitUntil(
                     "SELECT count(*) FROM entitlement_sync.control WHERE name = 'demotions' AND paused"
                 )
             }

@@ -4,6 +4,7 @@ import HTTPTypes
 import Postgres
 import Queue
 import StoreSimulator
+import TestSupport
 import Testing
 import UserRequests
 

@@ -30,7 +30,7 @@ struct EndpointSite: Sendable {
     ///   - body: the test.
     /// - Throws: what the test threw, or why there is no such site.
     static func with(
-        _ template: DatabaseTemplate = .migrated,
+        _ template: DatabaseTemplate = .selling,
         on server: PrivatePostgres? = nil,
         at address: String? = nil,
         scenario: String,

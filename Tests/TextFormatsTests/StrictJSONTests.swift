@@ -1,4 +1,3 @@
-@testable import StoreClients
 import Testing
 @testable import TextFormats
 

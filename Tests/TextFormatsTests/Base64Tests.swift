@@ -1,5 +1,4 @@
 import Foundation
-@testable import StoreClients
 import Testing
 @testable import TextFormats
 

@@ -1,15 +1,21 @@
 package import Testing
 
 /// Waits until something is so, for what nothing signals; fails the test once the time is over.
+///
+/// `saying` adds to that failure: a log, or what a program printed.
 package func eventually(
     _ comment: Comment = "waited too long",
     within limit: Duration = .seconds(60),
     sourceLocation: SourceLocation = #_sourceLocation,
-    _ isSo: () async throws -> Bool
+    _ isSo: () async throws -> Bool,
+    saying: () async -> String = { "" }
 ) async throws {
     let deadline = ContinuousClock.now + limit
     while try await !isSo() {
-        try #require(ContinuousClock.now < deadline, comment, sourceLocation: sourceLocation)
+        if ContinuousClock.now >= deadline {
+            let more = await saying()
+            try #require(Bool(false), "\(comment) \(more)", sourceLocation: sourceLocation)
+        }
         try await Task.sleep(for: .milliseconds(5))
     }
 }

@@ -1,5 +1,4 @@
 import Entitlements
-@testable import StoreClients
 import Testing
 @testable import TextFormats
 

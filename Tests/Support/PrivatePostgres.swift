@@ -1,4 +1,5 @@
 import Dispatch
+import Logging
 import Postgres
 import Synchronization
 
@@ -15,8 +16,22 @@ package final class PrivatePostgres: Sendable {
     /// The databases that others are cloned from, by the template's name.
     private let templates = Mutex<[String: Task<String, any Error>]>([:])
     private let databases = Atomic(0)
+    /// Makes and drops databases.
+    private let administration: PostgresPool
 
-    private init(_ cluster: PostgresCluster) { self.cluster = cluster }
+    private init(_ cluster: PostgresCluster) {
+        self.cluster = cluster
+        let url = Self.url(of: cluster, database: "postgres")
+        administration = PostgresPool(
+            configuration: PostgresConfiguration(
+                connectionString: url,
+                statementTimeout: nil,
+                maxConnections: 2,
+                acquireTimeout: .seconds(60)
+            ),
+            logger: Logger(label: "private-postgres") { _ in SwiftLogNoOpLogHandler() }
+        )
+    }
 
     /// The server that all tests of this process share.
     package static var shared: PrivatePostgres {
@@ -82,6 +97,15 @@ package final class PrivatePostgres: Sendable {
     ///
     /// A `user` needs no password, unless it is a member of `password_required` and comes over TCP.
     package func url(database: String, overTCP: Bool = false, user: String = "postgres") -> String {
+        Self.url(of: cluster, database: database, overTCP: overTCP, user: user)
+    }
+
+    private static func url(
+        of cluster: PostgresCluster,
+        database: String,
+        overTCP: Bool = false,
+        user: String = "postgres"
+    ) -> String {
         let host = overTCP ? "127.0.0.1" : cluster.directory
         return "host='\(host)' port=\(cluster.port) user='\(user)' dbname='\(database)'"
     }
@@ -127,10 +151,7 @@ package final class PrivatePostgres: Sendable {
 
     /// Runs one statement as superuser in the database `postgres`.
     package func administer(_ sql: String) async throws {
-        let connection = PostgresConnection(configuration: .init(connectionString: url(database: "postgres")))
-        try await connection.open()
-        try await connection.execute(script: sql)
-        await connection.close()
+        try await administration.withConnection { try await $0.execute(script: sql) }
     }
 
     private func blocking<Value: Sendable>(

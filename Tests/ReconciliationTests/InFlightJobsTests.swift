@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 @testable import Queue
 @testable import Reconciliation
+import TestSupport
 import Testing
 
 /// What a worker holds, where a crash of the server has undone a claim and the next one found the same job again.

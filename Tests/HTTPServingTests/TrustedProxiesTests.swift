@@ -1,7 +1,6 @@
 @testable import HTTPServing
 import NIOCore
 import Testing
-@testable import WebAPI
 
 /// Whom requests are counted for.
 @Suite struct TrustedProxiesTests {

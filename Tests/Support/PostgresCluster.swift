@@ -34,9 +34,11 @@ struct PostgresCluster: Sendable {
         )
         var all = [
             "port": "\(port)", "listen_addresses": "'127.0.0.1'", "unix_socket_directories": "'\(directory)'",
-            "max_connections": "600", "shared_buffers": "'64MB'", "fsync": "off", "full_page_writes": "off",
+            "max_connections": "600", "shared_buffers": "'256MB'", "fsync": "off", "full_page_writes": "off",
             // A test's statements run too seldom to be worth compiling.
             "jit": "off",
+            // It visits each of a few hundred databases that live for seconds.
+            "autovacuum": "off",
             "timezone": "'UTC'", "log_min_messages": "warning", "max_wal_size": "'4GB'",
         ]
         all.merge(settings) { $1 }

@@ -1,22 +1,20 @@
 import Foundation
 @testable import Migrations
+import TestSupport
 import Testing
 
 /// The folder `sql` as it is read.
 struct SchemaSourceTests {
-    static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent("sql").path
-
     @Test func `A build asks for the release of the SQL that it is shipped with`() throws {
-        let source = try SchemaSource.load(directory: Self.folder)
+        let source = try SchemaSource.load(directory: Paths.sql)
         #expect(source.release == Migrator.release)
         #expect((1...source.release).contains(source.compatibleFrom))
     }
 
     @Test func `No line of the SQL is longer than 140 characters`() throws {
-        let files = try #require(FileManager.default.enumerator(atPath: Self.folder)).compactMap { $0 as? String }
+        let files = try #require(FileManager.default.enumerator(atPath: Paths.sql)).compactMap { $0 as? String }
         for file in files where file.hasSuffix(".sql") {
-            let text = try String(contentsOfFile: "\(Self.folder)/\(file)", encoding: .utf8)
+            let text = try String(contentsOfFile: "\(Paths.sql)/\(file)", encoding: .utf8)
             for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
                 #expect(line.count <= 140, "\(file):\(number + 1)")
             }
@@ -71,8 +69,8 @@ struct SchemaSourceTests {
         file: String,
         added: String,
         fault: String?
-    ) throws {
-        try Self.withCopy { folder in
+    ) async throws {
+        try await Paths.withSQLCopy { folder in
             let url = URL(fileURLWithPath: "\(folder)/\(file)")
             let text = (try? String(contentsOf: url, encoding: .utf8)) ?? ""
             try Data((text + added + "\n").utf8).write(to: url)
@@ -83,20 +81,5 @@ struct SchemaSourceTests {
                 #expect(error.description.contains(fault ?? "no fault"), "\(error)")
             }
         }
-    }
-
-    /// Runs a closure with a copy of the folder.
-    static func withCopy<Result>(_ body: (String) async throws -> Result) async throws -> Result {
-        let copy = FileManager.default.temporaryDirectory.appendingPathComponent("schema-\(UUID().uuidString)")
-        try FileManager.default.copyItem(at: URL(fileURLWithPath: folder), to: copy)
-        defer { try? FileManager.default.removeItem(at: copy) }
-        return try await body(copy.path)
-    }
-
-    static func withCopy<Result>(_ body: (String) throws -> Result) throws -> Result {
-        let copy = FileManager.default.temporaryDirectory.appendingPathComponent("schema-\(UUID().uuidString)")
-        try FileManager.default.copyItem(at: URL(fileURLWithPath: folder), to: copy)
-        defer { try? FileManager.default.removeItem(at: copy) }
-        return try body(copy.path)
     }
 }
