@@ -2,14 +2,14 @@
 # Builds everything, runs every test, checks the format, the words, the clients for apps, the docs, the alerts, the manifests and
 # the bill of materials. The tests start a PostgreSQL of their own.
 #
-#   deploy/test.sh [--full] [swift test arguments]
+#   deploy/test.sh [--full] [swift build arguments] [--filter REGEX | --skip REGEX]...
 #
 #   --full                        the long profile: more seeds, more users, more kills; then, without further arguments, the
 #                                 bounded profile of PostgresTests, WebAPITests and SystemTests under the thread sanitizer
 #   --sanitize thread | address   under that sanitizer, in a build of its own (.build-thread, .build-address) unless
 #                                 --scratch-path names another
 #
-# Ends with the status of the first step that failed.
+# Ends with the time that each step took and the slowest tests, and with the status of the first step that failed.
 
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -27,14 +27,12 @@ while (($#)); do
             usage
             exit 0
             ;;
-        # What changes the products has to be said to the build as well.
         --sanitize | --sanitize=*)
             if [[ $1 == *=* ]]; then sanitizer=${1#*=}; else
                 sanitizer=${2:?a value has to follow $1}
                 shift
             fi
             build_arguments+=(--sanitize "$sanitizer")
-            test_arguments+=(--sanitize "$sanitizer")
             ;;
         --scratch-path | --scratch-path=*)
             if [[ $1 == *=* ]]; then scratch=${1#*=}; else
@@ -44,13 +42,9 @@ while (($#)); do
             ;;
         -c | --configuration | -j | --jobs | -debug-info-format | -Xswiftc | -Xcc | -Xlinker)
             build_arguments+=("$1" "${2:?a value has to follow $1}")
-            test_arguments+=("$1" "$2")
             shift
             ;;
-        --configuration=* | --jobs=* | --enable-code-coverage)
-            build_arguments+=("$1")
-            test_arguments+=("$1")
-            ;;
+        --configuration=* | --jobs=*) build_arguments+=("$1") ;;
         *)
             test_arguments+=("$1")
             selected=1
@@ -60,15 +54,11 @@ while (($#)); do
 done
 
 given=("${build_arguments[@]}")
-if [[ -z $sanitizer ]]; then
-    build_arguments=("${build_flags[@]}" "${build_arguments[@]}")
-    test_arguments=("${build_flags[@]}" "${test_arguments[@]}")
-fi
+if [[ -z $sanitizer ]]; then build_arguments=("${build_flags[@]}" "${build_arguments[@]}"); fi
 # A sanitizer changes every product: the usual build stays as it is.
 [[ -n $scratch || -z $sanitizer ]] || scratch=.build-$sanitizer
 if [[ -n $scratch ]]; then
     build_arguments+=(--scratch-path "$scratch")
-    test_arguments+=(--scratch-path "$scratch")
 fi
 
 require_swift
@@ -81,23 +71,46 @@ export TMPDIR
 chmod 711 "$TMPDIR"
 at_exit rm -rf "$TMPDIR"
 at_exit stop_strays 0 INT TERM
-# All at once, tests with servers and processes of their own leave each other no time on a small machine: eight take longer
-# than five on two cores.
-export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=${SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH:-5}
+# All at once, tests with servers and processes of their own leave each other no time on a small machine.
+export NO_COLOR=1
+export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=${SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH:-4}
+# One file for each step that has ended: `times` has the seconds on the clock and of the processors, `status` and `failure` are
+# there after a failure, `events` is what the tests of the step tell of themselves.
+results=$TMPDIR/results
+mkdir -p "$results"
 
-worst=0
-failures=()
+# processor_seconds: the time that the machine's processors have worked since it started, for users and the system. That of a
+# process and its children would leave out the servers and browsers of tests, which detach.
+processor_seconds() { awk -v "hz=$(getconf CLK_TCK)" '/^cpu /{ print ($2 + $3 + $4 + $7 + $8) / hz }' /proc/stat; }
+
 # step NAME COMMAND [ARGUMENT]...: a failure is remembered with the lines that tell of it.
 step() {
-    local name=$1 status=0 log=$TMPDIR/step.log
+    local name=$1 status=0 began=$EPOCHREALTIME worked
+    local result=$results/$name
+    worked=$(processor_seconds)
     shift
     say "== $name"
     # shellcheck disable=SC2016 # It is the inner shell's to expand.
     local copied='set -o pipefail; log=$1; shift; setpriv --pdeathsig TERM -- "$@" 2>&1 | tee -i "$log"'
-    run bash -c "$copied" step "$log" "$@" || status=$?
-    ((status == 0)) || failures+=("$name failed with status $status" "$(grep -E -A 12 '^✘|error:' "$log" | head -n 60)")
-    ((worst)) || worst=$status
+    run bash -c "$copied" step "$result.log" "$@" || status=$?
+    printf '%s %s %s %s %s\n' "$name" "$began" "$EPOCHREALTIME" "$worked" "$(processor_seconds)" >"$result.times"
+    if ((status != 0)); then
+        printf '%s\n' "$status" >"$result.status"
+        {
+            say "$name failed with status $status"
+            grep -E -A 12 '^✘|error:' "$result.log" | head -n 60 || true
+        } >"$result.failure"
+    fi
     return "$status"
+}
+
+# test_step NAME ARGUMENT...: runs the tests that the arguments select. It starts their program itself: `swift test` would plan
+# the build first, each time, which takes longer than most targets do.
+test_step() {
+    local name=$1
+    shift
+    step "$name" "$products/entitlement-syncPackageTests.xctest" --testing-library swift-testing \
+        --event-stream-output-path "$results/$name.events" "$@"
 }
 
 case $sanitizer in
@@ -110,7 +123,6 @@ case $sanitizer in
         [[ -x $clang ]] || clang=clang
         "$clang" -O1 -g -fPIC -c Tests/Sanitizers/tsan-mutex.c -o "$shim"
         build_arguments+=(-Xlinker "$shim")
-        test_arguments+=(-Xlinker "$shim")
         ;;
     address)
         export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-}
@@ -118,17 +130,24 @@ case $sanitizer in
         ;;
 esac
 
-built=
-if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
-    built=1
+products=
+if step build swift build --build-tests --disable-xctest --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
+    products=$(swift build --show-bin-path "${build_arguments[@]}")
     if [[ -n $selected ]]; then
-        step test swift test --skip-build --disable-xctest "${test_arguments[@]}" || true
+        test_step test "${test_arguments[@]}" || true
     else
-        # One target after the other: tests that measure time must not share two cores with those that only compute.
-        for folder in Tests/*Tests; do
-            target=${folder#Tests/}
-            step "$target" swift test --skip-build --disable-xctest --filter "^$target\\." "${test_arguments[@]}" || true
-        done
+        # Tests of the program mostly wait; those of the other targets keep the processors busy beside them.
+        (
+            trap - EXIT
+            test_step ProcessTests --filter '^ProcessTests\.'
+        ) >"$TMPDIR/beside.log" 2>&1 &
+        beside=$!
+        at_exit stop_process "$beside" 5 TERM
+        test_step libraries --skip '^(ProcessTests|SystemTests|HistoryTests)\.' || true
+        test_step HistoryTests --filter '^HistoryTests\.' || true
+        test_step SystemTests --filter '^SystemTests\.' || true
+        wait "$beside" || true
+        cat "$TMPDIR/beside.log"
         if [[ ${ENTITLEMENT_SYNC_TEST_PROFILE:-} == full && -z $sanitizer ]]; then
             # The workers of SystemTests are composed as the program composes them.
             step threads env --unset ENTITLEMENT_SYNC_TEST_PROFILE \
@@ -141,15 +160,23 @@ step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rul
 step metrics python3 Tests/Checks/check_metrics.py || true
 step clients python3 Tests/Checks/check_clients.py --compile || true
 step words python3 Tests/Checks/check_words.py || true
+step budget python3 Tests/Checks/check_budget.py --table || true
 step docs python3 Tests/Checks/check_docs.py --site || true
 step compose Tests/Checks/check_compose.py || true
 step kubernetes python3 Tests/Checks/check_kubernetes.py || true
-if [[ -n $built ]]; then
-    binary=$(swift build --show-bin-path "${build_arguments[@]}")/entitlement-sync
+if [[ -n $products ]]; then
     # shellcheck disable=SC2016 # It is the inner shell's to expand.
     make_and_check='deploy/sbom.py --binary "$1" --scratch-path "$2" >"$3" && deploy/sbom.py --check "$3"'
-    step sbom bash -c "$make_and_check" sbom "$binary" "${scratch:-.build}" "$TMPDIR/sbom.cdx.json" || true
+    step sbom bash -c "$make_and_check" sbom "$products/entitlement-sync" "${scratch:-.build}" "$TMPDIR/sbom.cdx.json" || true
 fi
 step format swift format lint --strict --recursive Sources Tests Package.swift deploy/clients/swift/Sources || true
-((worst == 0)) || printf '%s\n' '== failures' "${failures[@]}"
+python3 Tests/Checks/report_times.py "$results" || warn "the times could not be read"
+worst=0
+while read -r result; do
+    ((worst)) || {
+        say '== failures'
+        worst=$(<"$result")
+    }
+    cat "${result%.status}.failure"
+done < <(find "$results" -name '*.status' -printf '%T@ %p\n' | sort -n | cut -d ' ' -f 2-)
 exit "$worst"
