@@ -9,6 +9,6 @@ enum Seeds {
         return Array(0..<plain) + Array(History.runs..<History.runs + withRuns)
     }()
 
-    /// Whether a whole profile runs, so that rare situations must occur.
+    /// True if a whole profile runs, so that rare situations must occur.
     static var isWhole: Bool { all.count > 1 }
 }

@@ -1,7 +1,7 @@
 import Foundation
 package import Testing
 
-/// How much a run of the tests tries: the bounded profile proves each behaviour once, the full one has the long counts, and
+/// The extent of a run of the tests: the bounded profile proves each behaviour once, the full one has the long counts, and
 /// attacks, kills and failovers in number.
 package enum Profile {
     /// The full profile, which `deploy/test.sh --full` sets as `ENTITLEMENT_SYNC_TEST_PROFILE=full`.

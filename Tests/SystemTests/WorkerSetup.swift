@@ -58,7 +58,7 @@ struct WorkerSetup: Sendable {
 struct WorkerTookTooLong: Error {}
 
 extension PostgresConfiguration {
-    /// How a worker reaches its database; its services ask at the same time, and wait for each other's connections.
+    /// The way of a worker to its database; its services ask at the same time, and wait for each other's connections.
     static func worker(at url: String, role: String? = nil) -> PostgresConfiguration {
         PostgresConfiguration(
             connectionString: url,

@@ -11,7 +11,7 @@ typedef struct {
     size_t count;
 } embedded_file;
 
-/// How many files are embedded.
+/// The number of embedded files.
 size_t embedded_file_count(void);
 
 /// The file with a number from 0 to the count.
