@@ -63,7 +63,7 @@ struct Stories {
     private static let weighted: [Story] =
         [
             each(10, lives), each(17, races), each(12, moves), each(4, failures), each(5, assets),
-            // What is rarest by itself comes more often.
+            // More often those whose situations are rare without that.
             again(2, assets, 0), again(2, assets, 1), again(1, lives, 3), again(1, moves, 9), again(1, failures, 1),
             again(1, moves, 6), again(3, races, 9), again(2, assets, 3), again(3, moves, 9),
         ].flatMap(\.self)
