@@ -75,7 +75,7 @@ at_exit stop_strays 0 INT TERM
 export NO_COLOR=1
 export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=${SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH:-4}
 # One file for each step that has ended: `times` has the seconds on the clock and of the processors, `status` and `failure` are
-# there after a failure, `events` is what the tests of the step tell of themselves.
+# there after a failure, `events` and `turns` are what the tests of the step tell of themselves.
 results=$TMPDIR/results
 mkdir -p "$results"
 
@@ -109,7 +109,8 @@ step() {
 test_step() {
     local name=$1
     shift
-    step "$name" "$products/entitlement-syncPackageTests.xctest" --testing-library swift-testing \
+    ENTITLEMENT_SYNC_TEST_TURNS=$results/$name.turns \
+        step "$name" "$products/entitlement-syncPackageTests.xctest" --testing-library swift-testing \
         --event-stream-output-path "$results/$name.events" "$@"
 }
 

@@ -3,7 +3,8 @@
 
     report_times.py FOLDER
 
-FOLDER has a file STEP.times for each step, and a file STEP.events, the event stream of Swift Testing, for each that ran tests.
+FOLDER has a file STEP.times for each step, and for each that ran tests STEP.events, the event stream of Swift Testing, and STEP.turns,
+in which tests note when they began.
 Processor time is that of the whole machine while the step ran: of steps that ran side by side it counts in both, in the sum once.
 """
 
@@ -26,8 +27,14 @@ def tests(path, width):
     """The seconds that each test of an event stream ran, all its cases together.
 
     A test is said to start when it begins to wait for one of `width` places; only cases of a test with arguments are said to start
-    when they do. A test without arguments is taken to have run since its place became free, the last one that did.
+    when they do. A test without arguments is taken to have run since it noted so; one that noted nothing, since a place became free,
+    the last one that did.
     """
+    noted = {}
+    turns = path.with_suffix(".turns")
+    for line in turns.read_text(encoding="utf-8").splitlines() if turns.exists() else []:
+        at, test = line.split(" ", 1)
+        noted.setdefault(test, float(at))
     names, takes_arguments = {}, {}
     seconds, began, free = collections.Counter(), collections.defaultdict(collections.deque), []
     for line in path.open(encoding="utf-8"):
@@ -39,7 +46,7 @@ def tests(path, width):
             takes_arguments[payload["id"]] = payload.get("isParameterized", False)
         if record["kind"] != "event" or test not in names:
             continue
-        at, kind = payload["instant"]["absolute"], payload["kind"]
+        at, kind = payload["instant"]["since1970"], payload["kind"]
         if not seconds and not began:
             free = [at] * width
         if kind == "testCaseStarted":
@@ -49,7 +56,8 @@ def tests(path, width):
             seconds[test] += at - began[test].popleft()
             free.append(at)
         elif kind == "testEnded" and not takes_arguments[test] and free:
-            seconds[test] += at - free.pop()
+            began_last = free.pop()
+            seconds[test] += at - noted.get(test, began_last)
             free.append(at)
     return {f"{test.split('/')[0]}: {names[test]}": took for test, took in seconds.items()}
 

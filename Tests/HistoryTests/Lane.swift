@@ -23,16 +23,13 @@ struct Lane: HostDatabase {
             pools: [.a: pool(database, worker: true), .b: pool(database, worker: true)],
             host: pool(database, worker: false)
         )
-        let result: Result<Value, any Error>
-        do {
-            result = .success(try await body(lane))
-        } catch {
-            result = .failure(error)
+        return try await run {
+            try await body(lane)
+        } finally: {
+            for pool in lane.pools.values { await pool.close() }
+            await lane.host.close()
+            try await server.drop(database)
         }
-        for pool in lane.pools.values { await pool.close() }
-        await lane.host.close()
-        try await server.drop(database)
-        return try result.get()
     }
 
     private static func pool(_ database: TestDatabase, worker: Bool) -> PostgresPool {

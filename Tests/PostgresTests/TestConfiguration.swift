@@ -38,24 +38,6 @@ func withConnection<Result>(
     return result
 }
 
-/// Runs a closure on a pool for a configuration.
-@discardableResult
-func withPool<Result>(
-    _ configuration: PostgresConfiguration,
-    _ body: (PostgresPool) async throws -> Result
-) async throws -> Result {
-    let pool = PostgresPool(configuration: configuration, logger: Logger(label: "tests"))
-    let result: Result
-    do {
-        result = try await body(pool)
-    } catch {
-        await pool.close()
-        throw error
-    }
-    await pool.close()
-    return result
-}
-
 /// The error that a closure throws.
 func failure(of body: () async throws -> some Any) async throws -> PostgresError {
     do {

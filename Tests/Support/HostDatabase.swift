@@ -98,7 +98,9 @@ extension DatabaseTemplate {
 
     /// Runs statements in a database.
     package static func fill(_ url: String, _ script: String) async throws {
-        try await with(url) { pool in try await pool.withConnection { try await $0.execute(script: script) } }
+        try await withPool(.single(url)) { pool in
+            try await pool.withConnection { try await $0.execute(script: script) }
+        }
     }
 
     private static func fillHost(_ url: String) async throws {
@@ -107,25 +109,13 @@ extension DatabaseTemplate {
 
     private static func migrate(_ url: String) async throws {
         try await fillHost(url)
-        try await with(url) { pool in
+        try await withPool(.single(url)) { pool in
             let source = try SchemaSource.load(directory: Paths.sql)
             _ = try await Migrator(pool: pool, source: source).run(
                 adapterPath: Paths.sql + "/host/adapter.sql",
                 dryRun: false
             )
         }
-    }
-
-    private static func with(_ url: String, _ body: (PostgresPool) async throws -> Void) async throws {
-        let pool = PostgresPool(
-            configuration: PostgresConfiguration(connectionString: url, maxConnections: 1),
-            logger: .quiet
-        )
-        do { try await body(pool) } catch {
-            await pool.close()
-            throw error
-        }
-        await pool.close()
     }
 }
 
@@ -143,4 +133,40 @@ package enum Paths {
         defer { try? FileManager.default.removeItem(at: copy) }
         return try await body(copy.path)
     }
+}
+
+extension PostgresConfiguration {
+    /// The way of a test to its database.
+    package static func test(at url: String) -> PostgresConfiguration {
+        PostgresConfiguration(connectionString: url, maxConnections: 4)
+    }
+
+    fileprivate static func single(_ url: String) -> PostgresConfiguration {
+        PostgresConfiguration(connectionString: url, maxConnections: 1)
+    }
+}
+
+/// Runs a closure on a pool of its own.
+@discardableResult
+package func withPool<Result>(
+    _ configuration: PostgresConfiguration,
+    _ body: (PostgresPool) async throws -> Result
+) async throws -> Result {
+    let pool = PostgresPool(configuration: configuration, logger: .quiet)
+    return try await run {
+        try await body(pool)
+    } finally: {
+        await pool.close()
+    }
+}
+
+/// Runs a closure, and then another, however the first one ended; what the first throws comes first.
+package func run<Value>(
+    _ body: () async throws -> Value,
+    finally end: () async throws -> Void
+) async throws -> Value {
+    let result: Result<Value, any Error>
+    do { result = .success(try await body()) } catch { result = .failure(error) }
+    do { try await end() } catch { if case .success = result { throw error } }
+    return try result.get()
 }

@@ -35,7 +35,10 @@ package final class PrivatePostgres: Sendable {
 
     /// The server that all tests of this process share.
     package static var shared: PrivatePostgres {
-        get async throws { try await sharedServer.value }
+        get async throws {
+            Turns.note()
+            return try await sharedServer.value
+        }
     }
 
     /// Starts a server of one's own; ends with the process, or with `stop()`.
@@ -45,7 +48,8 @@ package final class PrivatePostgres: Sendable {
         settings: [String: String] = [:],
         options: [String] = []
     ) async throws -> PrivatePostgres {
-        try await queue.run {
+        Turns.note()
+        return try await queue.run {
             try PrivatePostgres(started { try PostgresCluster(settings: settings, options: options) })
         }
     }

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 package import Testing
 
 /// The extent of a run of the tests: the bounded profile proves each behaviour once, the full one has the long counts, and
@@ -25,4 +26,20 @@ package enum Profile {
 extension Trait where Self == ConditionTrait {
     /// Runs a test in the full profile alone.
     package static var full: Self { .enabled(if: Profile.isFull, "It belongs to the full profile.") }
+}
+
+/// Notes when tests get their turn: the event stream says only when they begin to wait for it.
+package enum Turns {
+    /// The file that `deploy/test.sh` reads.
+    private static let file = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_TURNS"].map {
+        open($0, O_WRONLY | O_CREAT | O_APPEND, 0o600)
+    }
+
+    /// Notes that the current test runs; its first note counts.
+    static func note() {
+        guard let file, let test = Test.current else { return }
+        let line = Array("\(Date().timeIntervalSince1970) \(test.id)\n".utf8)
+        // Whole, as it is one write.
+        _ = write(file, line, line.count)
+    }
 }

@@ -43,16 +43,14 @@ struct CommitWatchTests {
                 try await eventually("the standby does not follow") {
                     try await world.number("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1
                 }
-                let result: Result<Void, any Error>
-                do {
+                try await run {
                     try await body(Pair(world: world, primary: primary, standby: standby))
-                    result = .success(())
-                } catch { result = .failure(error) }
-                try? await standby.stop(immediately: true)
-                // What the world leaves behind is dropped, which waits for no standby then.
-                try await primary.administer("ALTER SYSTEM RESET synchronous_standby_names")
-                try await primary.administer("SELECT pg_reload_conf()")
-                try result.get()
+                } finally: {
+                    try? await standby.stop(immediately: true)
+                    // What the world leaves behind is dropped, which waits for no standby then.
+                    try await primary.administer("ALTER SYSTEM RESET synchronous_standby_names")
+                    try await primary.administer("SELECT pg_reload_conf()")
+                }
             }
             try await primary.stop(immediately: true)
         }
@@ -65,17 +63,10 @@ struct CommitWatchTests {
                 ) == 1
             }
             try await standby.promote()
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(connectionString: standby.url(database: world.database.name)),
-                logger: .quiet
+            try await withPool(
+                PostgresConfiguration(connectionString: standby.url(database: world.database.name)),
+                body
             )
-            let result: Result<Void, any Error>
-            do {
-                try await body(pool)
-                result = .success(())
-            } catch { result = .failure(error) }
-            await pool.close()
-            try result.get()
         }
     }
 
@@ -185,12 +176,8 @@ struct CommitWatchTests {
         try await World.with(isFresh: true) { world in
             let name = world.database.name
             try await world.database.server.administer("ALTER DATABASE \(name) SET synchronous_commit = off")
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(connectionString: world.database.url),
-                logger: .quiet
-            )
-            let found = try await Self.findings(in: pool)
-            await pool.close()
+            let configuration = PostgresConfiguration(connectionString: world.database.url)
+            let found = try await withPool(configuration) { try await Self.findings(in: $0) }
             #expect(found["durability"]?.detail.contains("synchronous_commit is off") == true, "\(found)")
         }
     }

@@ -59,47 +59,41 @@ import UserRequests
         }
     }
 
-    @Test(arguments: [
-        ("default_transaction_isolation", "serializable"), ("default_transaction_isolation", "repeatable read"),
+    private static let defaults = [
+        ("default_transaction_isolation", "repeatable read"), ("default_transaction_isolation", "serializable"),
         ("default_transaction_deferrable", "on"), ("default_transaction_read_only", "on"),
         ("TimeZone", "Asia/Kathmandu"), ("DateStyle", "German"), ("IntervalStyle", "iso_8601"),
         ("statement_timeout", "1"), ("lock_timeout", "1"), ("idle_in_transaction_session_timeout", "1"),
         ("idle_session_timeout", "1"), ("search_path", "nowhere"), ("bytea_output", "escape"),
         ("standard_conforming_strings", "off"), ("extra_float_digits", "-15"), ("array_nulls", "off"),
         ("transform_null_equals", "on"),
-    ])
-    func `What a role or database carries as a default changes no session of ours`(name: String, value: String)
+    ]
+
+    /// One after the other in the full profile; in the bounded one all at once, of the isolations the last.
+    @Test(arguments: Profile.isFull ? defaults.map { [$0] } : [defaults])
+    func `What a role or database carries as a default changes no session of ours`(_ settings: [(String, String)])
         async throws
     {
-        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+        // Sessions of before would not have them.
+        try await World.with(customers: ["{id: ann, state: active}"], isFresh: true) { world in
             try await world.add("ann")
-            try await world.pool.query(
-                """
-                DO $$ BEGIN
-                    EXECUTE format('ALTER DATABASE %I SET \(rawSQL: name) = %L', current_database(),
-                                   \(rawSQL: "'\(value)'"));
-                END $$
-                """
+            for (name, value) in settings {
+                try await world.database.server.administer(
+                    "ALTER DATABASE \(world.database.name) SET \(name) = '\(value)'"
+                )
+            }
+            let configuration = PostgresConfiguration(
+                connectionString: world.database.url,
+                maxConnections: 1,
+                sessionSettings: SessionSettings.ordinary
             )
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(
-                    connectionString: world.database.url,
-                    maxConnections: 1,
-                    sessionSettings: SessionSettings.ordinary
-                ),
-                logger: .quiet
-            )
-            let result: Result<Void, any Error>
-            do {
+            try await withPool(configuration) { pool in
                 let app = AppRequests(pool: pool)
                 let job = try await app.restore(RestoreWish(userID: "ann")).id
                 try await world.work()
                 #expect(try await app.answers([job]).first?.hasEnded == true)
                 #expect(try await world.status(job).outcome == "restored")
-                result = .success(())
-            } catch { result = .failure(error) }
-            await pool.close()
-            try result.get()
+            }
         }
     }
 }

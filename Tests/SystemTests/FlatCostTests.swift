@@ -42,23 +42,16 @@ struct FlatCostTests {
                 SELECT sha256(convert_to(p.name, 'UTF8')), p.id, 'console' FROM person AS p
                 """
             )
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(
-                    connectionString: world.database.url,
-                    maxConnections: 1,
-                    sessionSettings: SessionSettings.ordinary
-                ),
-                logger: .quiet
+            let configuration = PostgresConfiguration(
+                connectionString: world.database.url,
+                maxConnections: 1,
+                sessionSettings: SessionSettings.ordinary
             )
-            let result: Result<Void, any Error>
-            do {
+            try await withPool(configuration) { pool in
                 try await api(costs, pool)
                 try await console(costs, pool)
                 try await work(costs, pool)
-                result = .success(())
-            } catch { result = .failure(error) }
-            await pool.close()
-            try result.get()
+            }
         }
         return await costs.blocks
     }

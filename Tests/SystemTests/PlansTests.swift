@@ -43,16 +43,12 @@ import UserRequests
                   FROM generate_series(0, \(Int64(Self.users - 1))) AS n
                 """
             )
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(
-                    connectionString: world.database.url,
-                    maxConnections: 2,
-                    sessionSettings: SessionSettings.ordinary
-                ),
-                logger: .quiet
+            let configuration = PostgresConfiguration(
+                connectionString: world.database.url,
+                maxConnections: 2,
+                sessionSettings: SessionSettings.ordinary
             )
-            let result: Result<Void, any Error>
-            do {
+            try await withPool(configuration) { pool in
                 // Once a brake is used up, later batches count all subscribers again and again; this one never is.
                 let setup = WorkerSetup(brake: DemotionBrake(percent: 0.5, minimum: 1000))
                 try await world.working(setup) {
@@ -61,10 +57,7 @@ import UserRequests
                     try await world.pool.query("VACUUM (ANALYZE)")
                     try await Self.tap(world, app, users: few..<Self.users)
                 }
-                result = .success(())
-            } catch { result = .failure(error) }
-            await pool.close()
-            try result.get()
+            }
             let wide = try await Self.wide(world)
             #expect(wide.isEmpty, "whole tables were read: \(wide)")
         }

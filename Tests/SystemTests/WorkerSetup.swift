@@ -109,8 +109,7 @@ extension World {
             configuration: HTTPTransportConfiguration(maxConnectionsPerHost: 64),
             logger: .quiet
         )
-        let result: Result<Void, any Error>
-        do {
+        try await run {
             let dequeue = DequeueSignal()
             let worker = try worker(setup, pool, transport, dequeue)
             let listener = AppListener(
@@ -123,13 +122,10 @@ extension World {
                 defer { group.cancelAll() }
                 try await worker.run()
             }
-            result = .success(())
-        } catch {
-            result = .failure(error)
+        } finally: {
+            await transport.shutdown()
+            if isOwn { await pool.close() }
         }
-        await transport.shutdown()
-        if isOwn { await pool.close() }
-        try result.get()
     }
 
     private func worker(

@@ -27,7 +27,7 @@ struct World: HostDatabase {
     var commands: JobCommands { JobCommands(pool: pool) }
 
     /// Databases for worlds that need nothing of their server.
-    private static let shelf = DatabaseShelf(.selling) { .worker(at: $0) }
+    private static let shelf = DatabaseShelf(.selling, worker: { .worker(at: $0) })
 
     /// Builds a world, lets the test act in it, and takes it down.
     ///
@@ -47,39 +47,33 @@ struct World: HostDatabase {
         try await Places.shared.withPlace {
             guard own != nil || isFresh else {
                 return try await shelf.withPlace { place in
-                    try await with(place.database, place.pool, scenario: text, body)
+                    try await with(place.database, place.pool, place.workerPool, scenario: text, body)
                 }
             }
             let shared = try await PrivatePostgres.shared
             let server = own ?? shared
             let database = try await server.database(.selling)
-            let workerPool = PostgresPool(configuration: .worker(at: database.url), logger: .quiet)
-            let result: Result<Void, any Error>
-            do {
-                try await with(database, workerPool, scenario: text, body)
-                result = .success(())
-            } catch {
-                result = .failure(error)
+            try await run {
+                try await withPool(.test(at: database.url)) { pool in
+                    try await withPool(.worker(at: database.url)) { workerPool in
+                        try await with(database, pool, workerPool, scenario: text, body)
+                    }
+                }
+            } finally: {
+                try await server.drop(database)
             }
-            await workerPool.close()
-            try await server.drop(database)
-            try result.get()
         }
     }
 
     private static func with(
         _ database: TestDatabase,
+        _ pool: PostgresPool,
         _ workerPool: PostgresPool,
         scenario: String,
         _ body: @Sendable (World) async throws -> Void
     ) async throws {
-        let pool = PostgresPool(
-            configuration: PostgresConfiguration(connectionString: database.url, maxConnections: 4),
-            logger: .quiet
-        )
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .quiet)
-        let result: Result<Void, any Error>
-        do {
+        try await run {
             let simulator = try StoreSimulator(scenario: try Scenario(yaml: scenario), logger: .quiet)
             let (ports, announce) = AsyncStream.makeStream(of: Int.self)
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -97,13 +91,9 @@ struct World: HostDatabase {
                 )
                 group.cancelAll()
             }
-            result = .success(())
-        } catch {
-            result = .failure(error)
+        } finally: {
+            await transport.shutdown()
         }
-        await transport.shutdown()
-        await pool.close()
-        try result.get()
     }
 
     // MARK: The person who taps

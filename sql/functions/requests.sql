@@ -268,9 +268,9 @@ BEGIN
         size := CASE get_byte(head, 1) WHEN 130 THEN 4 + get_byte(head, 2) * 256 + get_byte(head, 3)
                                        ELSE 5 + (get_byte(head, 2) * 256 + get_byte(head, 3)) * 256 + get_byte(head, 4) END;
         size := (size * 4 + 2) / 3;
-        -- Form encoding turns a plus into a space.
-        IF length(dense) <> size AND length(replace(spaced, ' ', '+')) = size THEN
-            dense := replace(spaced, ' ', '+');
+        -- Form encoding turns a plus into a space, and trimming takes those at the end away.
+        IF length(dense) <> size AND spaced LIKE '% %' AND length(spaced) BETWEEN size - 2 AND size THEN
+            dense := rpad(replace(spaced, ' ', '+'), size, '+');
         END IF;
         IF length(dense) <> size THEN
             RETURN NULL;

@@ -34,17 +34,13 @@ struct CaseFloor: Sendable {
             let pool = PostgresPool(configuration: configuration, logger: .quiet)
             var connections: [PostgresConnection] = []
             for _ in 0..<3 { connections.append(PostgresConnection(configuration: configuration)) }
-            let result: Result<Void, any Error>
-            do {
+            try await run {
                 for connection in connections { try await connection.open() }
                 try await body(CaseFloor(lane: lane, connections: connections, pool: pool))
-                result = .success(())
-            } catch {
-                result = .failure(error)
+            } finally: {
+                for connection in connections { await connection.close() }
+                await pool.close()
             }
-            for connection in connections { await connection.close() }
-            await pool.close()
-            try result.get()
         }
     }
 

@@ -41,19 +41,15 @@ struct AppsSite: Sendable {
             defer { try? FileManager.default.removeItem(atPath: folder) }
             let settings = endpoints.site.settings
             let site = try await make(names, endpoints, home, folder, settings, users)
-            let result: Result<Void, any Error>
-            do {
+            try await TestSupport.run {
                 for name in names { try site.write(name) }
                 try await body(site)
-                result = .success(())
-            } catch {
-                result = .failure(error)
+            } finally: {
+                for record in site.records.values { await record.pool.close() }
+                if server == nil {
+                    for name in names.dropFirst() { try? await home.drop(try site.record(name).database) }
+                }
             }
-            for record in site.records.values { await record.pool.close() }
-            if server == nil {
-                for name in names.dropFirst() { try? await home.drop(try site.record(name).database) }
-            }
-            try result.get()
         }
     }
 

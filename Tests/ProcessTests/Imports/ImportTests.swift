@@ -61,10 +61,8 @@ import Testing
     /// A folder for files.
     private static func within(_ body: (String) async throws -> Void) async throws {
         let folder = try Files.makeTemporaryDirectory()
-        let result: Result<Void, any Error>
-        do { result = .success(try await body(folder)) } catch { result = .failure(error) }
-        try? FileManager.default.removeItem(atPath: folder)
-        try result.get()
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        try await body(folder)
     }
 
     private static func write(_ text: String, in folder: String) throws -> String {

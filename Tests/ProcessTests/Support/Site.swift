@@ -33,18 +33,12 @@ struct Site: HostDatabase {
     ) async throws {
         let home = if let server { server } else { try await PrivatePostgres.shared }
         let database = try await home.database(template)
-        let result: Result<Void, any Error>
-        do {
+        try await TestSupport.run {
             try await with(database, at: address(database), store: store, settings: settings, body)
-            result = .success(())
-        } catch {
-            result = .failure(error)
+        } finally: {
+            // A server of the test's own goes as a whole.
+            if server == nil { try await home.drop(database) }
         }
-        // A server of the test's own goes as a whole. The test's own failure is the one worth reading.
-        if server == nil {
-            if case .success = result { try await home.drop(database) } else { try? await home.drop(database) }
-        }
-        try result.get()
     }
 
     /// Makes a site of a database that there is, and lets the test act on it.
@@ -63,26 +57,17 @@ struct Site: HostDatabase {
         settings: [String: String] = [:],
         _ body: @Sendable (Site) async throws -> Void
     ) async throws {
-        let pool = PostgresPool(
-            configuration: PostgresConfiguration(
-                connectionString: url,
-                applicationName: "process-tests",
-                maxConnections: 4
-            ),
-            logger: .silent
-        )
         var all = Site.settings(url)
         all["REVENUECAT_BASE_URL"] = store
         all.merge(settings) { $1 }
-        let result: Result<Void, any Error>
-        do {
+        let configuration = PostgresConfiguration(
+            connectionString: url,
+            applicationName: "process-tests",
+            maxConnections: 4
+        )
+        try await withPool(configuration) { [all] pool in
             try await body(Site(own: database, pool: pool, settings: all))
-            result = .success(())
-        } catch {
-            result = .failure(error)
         }
-        await pool.close()
-        try result.get()
     }
 
     /// What an operator sets at least.

@@ -73,15 +73,17 @@ extension Browser {
 }
 
 extension Browser {
-    /// Where screenshots go: what `ENTITLEMENT_SYNC_SCREENSHOTS` names, else `.screenshots` in the package's folder.
-    package static var screenshotFolder: String {
+    /// Where screenshots go: what `ENTITLEMENT_SYNC_SCREENSHOTS` names, else `.screenshots` in the package's folder in the full
+    /// profile, and nowhere in the bounded one.
+    package static var screenshotFolder: String? {
         if let wish = getenv("ENTITLEMENT_SYNC_SCREENSHOTS").map({ String(cString: $0) }), !wish.isEmpty { return wish }
-        return Files.packageFolder + "/.screenshots"
+        return Profile.isFull ? Files.packageFolder + "/.screenshots" : nil
     }
 
     /// Takes a picture of the whole page, however long it is, and replaces an older one of that name.
     package func screenshot(_ name: String) async throws {
-        try await screenshot(to: "\(Self.screenshotFolder)/\(name).png")
+        guard let folder = Self.screenshotFolder else { return }
+        try await screenshot(to: "\(folder)/\(name).png")
     }
 
     /// The same, to a file of one's own; its folder is made where it is missing.

@@ -317,13 +317,20 @@ import UserRequests
 extension DeskCase {
     /// Has the transfer carried out, and looks no further: what is owed to the App Store is still owed.
     fileprivate func begin(_ ticket: Int64, _ setup: WorkerSetup) async throws {
-        try await world.pool.query("ALTER TABLE entitlement_sync.transfer_token ALTER due SET DEFAULT 'infinity'")
+        try await world.execute(
+            """
+            CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                NEW.due := 'infinity';
+                RETURN NEW;
+            END $$;
+            CREATE TRIGGER hold BEFORE INSERT ON entitlement_sync.transfer_token FOR EACH ROW EXECUTE FUNCTION hold();
+            """
+        )
         #expect(try await act(bea, .transfer, on: ticket) == nil)
         try await world.working(setup) { try await untilMoved(ticket) }
         #expect(try await tokens() == ["due - 0"])
-        try await world.pool.query(
-            "ALTER TABLE entitlement_sync.transfer_token ALTER due SET DEFAULT clock_timestamp()"
-        )
+        try await world.execute("DROP FUNCTION public.hold() CASCADE")
         try await world.pool.query("UPDATE entitlement_sync.transfer_token SET due = now()")
     }
 

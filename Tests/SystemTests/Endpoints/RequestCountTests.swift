@@ -10,20 +10,16 @@ import UserRequests
 
     @Test func `Twenty who take at the same time get together what a minute has, and not one more`() async throws {
         try await World.with { world in
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(connectionString: world.database.url, maxConnections: 8),
-                logger: .quiet
-            )
-            let counts = RequestCounts(pool: pool)
-            let given = try await withThrowingTaskGroup(of: RequestCounts.Given.self) { group in
-                for _ in 1...20 {
-                    group.addTask { try await counts.take(3, of: 25, for: Self.key) }
+            let configuration = PostgresConfiguration(connectionString: world.database.url, maxConnections: 8)
+            let given = try await withPool(configuration) { pool in
+                let counts = RequestCounts(pool: pool)
+                return try await withThrowingTaskGroup(of: RequestCounts.Given.self) { group in
+                    for _ in 1...20 {
+                        group.addTask { try await counts.take(3, of: 25, for: Self.key) }
+                    }
+                    return try await group.reduce(into: []) { $0.append($1) }
                 }
-                var all: [RequestCounts.Given] = []
-                for try await one in group { all.append(one) }
-                return all
             }
-            await pool.close()
             let requests = given.map(\.requests).sorted()
             let fair = [Int](repeating: 0, count: 11) + [1] + [Int](repeating: 3, count: 8)
             #expect(requests == fair, "twenty-five of a minute")

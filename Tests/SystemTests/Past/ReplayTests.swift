@@ -254,17 +254,11 @@ extension World {
 
     /// Looks at the records in a role's name.
     func with(role: String, _ body: (PostgresPool) async throws -> Void) async throws {
-        let pool = PostgresPool(
-            configuration: PostgresConfiguration(
-                connectionString: database.url,
-                maxConnections: 2,
-                sessionSettings: ["role": role]
-            ),
-            logger: .quiet
+        let configuration = PostgresConfiguration(
+            connectionString: database.url,
+            maxConnections: 2,
+            sessionSettings: ["role": role]
         )
-        let result: Result<Void, any Error>
-        do { result = .success(try await body(pool)) } catch { result = .failure(error) }
-        await pool.close()
-        try result.get()
+        try await withPool(configuration, body)
     }
 }

@@ -15,20 +15,12 @@ struct MigrateTests {
         static func with(_ body: @Sendable (Site) async throws -> Void) async throws {
             let server = try await PrivatePostgres.shared
             let database = try await server.database(.migrated)
-            let pool = PostgresPool(
-                configuration: PostgresConfiguration(connectionString: database.url, maxConnections: 3),
-                logger: .quiet
-            )
-            let result: Result<Void, any Error>
-            do {
+            try await withPool(PostgresConfiguration(connectionString: database.url, maxConnections: 3)) { pool in
                 try await Paths.withSQLCopy { folder in
                     try await body(Site(database: database, pool: pool, folder: folder))
                 }
-                result = .success(())
-            } catch { result = .failure(error) }
-            await pool.close()
+            }
             try await server.drop(database)
-            try result.get()
         }
 
         /// Changes a file, and raises the release where the change is to be applied.

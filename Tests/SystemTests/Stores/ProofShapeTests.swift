@@ -129,6 +129,23 @@ import UserRequests
         }
     }
 
+    @Test func `a receipt that ends with a plus is whole, although forms made that a space that was trimmed`()
+        async throws
+    {
+        // A sequence of 245 bytes.
+        let head: [UInt8] = [0x30, 0x82, 0x00, 0xf5, 0xfb, 0xef]
+        let bytes = head + Array(repeating: [0xbe, 0x00, 0x3e], count: 81).joined()
+        let receipt = Data(bytes).base64EncodedString()
+        try #require(receipt.hasSuffix("A+"))
+        let written = receipt.replacing("+", with: " ")
+        try await World.with { world in
+            let read = try await world.texts(
+                "SELECT entitlement_sync.plain_proof('app_receipt', \(written)) ->> 'value'"
+            )
+            #expect(read == [receipt])
+        }
+    }
+
     @Test func `a wrapped proof restores as the plain one does`() async throws {
         try await World.with(scenario: Self.scenario) { world in
             try await world.addProducts()
