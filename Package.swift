@@ -262,7 +262,7 @@ let package = Package(
         tests("TextFormatsTests", ["Entitlements", "TextFormats"]),
         tests("QueueTests", ["Queue", "TestSupport", lifecycle, logging]),
         tests("RateLimitsTests", ["RateLimits"]),
-        tests("OutboxTests", ["Outbox"]),
+        tests("OutboxTests", ["Outbox", "Transport", httpTypes]),
         tests("ReconciliationTests", ["Entitlements", "Queue", "RateLimits", "Reconciliation", "TestSupport"]),
         tests("RunsTests", ["Runs"]),
         tests("MigrationsTests", ["Migrations", "TestSupport"]),

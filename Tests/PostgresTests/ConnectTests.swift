@@ -168,17 +168,15 @@ import Testing
                 )
             )
             try await connection.open()
-            let result: Result<Void, any Error>
-            do {
+            try await run {
                 if transaction {
                     try await connection.withTransaction { _ = try await $0.query("INSERT INTO t VALUES (1)") }
                 } else {
                     try await connection.query("INSERT INTO t VALUES (1)")
                 }
-                result = .success(())
-            } catch { result = .failure(error) }
-            await connection.close()
-            try result.get()
+            } finally: {
+                await connection.close()
+            }
         }
         for transaction in [false, true] {
             let error = try await failure { try await write(on: standby, "any", in: transaction) }

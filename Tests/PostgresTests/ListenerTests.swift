@@ -21,13 +21,11 @@ import Testing
                 events.record("interrupted")
             }
         }
-        do {
+        try await run {
             try await withConnection { try await body($0) }
-        } catch {
+        } finally: {
             task.cancel()
-            throw error
         }
-        task.cancel()
         // Returns: the end was asked for.
         try await task.value
     }

@@ -1,5 +1,4 @@
 import Dispatch
-import Logging
 import Postgres
 import Synchronization
 import TestSupport
@@ -27,15 +26,11 @@ func withConnection<Result>(
 ) async throws -> Result {
     let connection = PostgresConnection(configuration: try configuration(change))
     try await connection.open()
-    let result: Result
-    do {
-        result = try await body(connection)
-    } catch {
+    return try await run {
+        try await body(connection)
+    } finally: {
         await connection.close()
-        throw error
     }
-    await connection.close()
-    return result
 }
 
 /// The error that a closure throws.

@@ -125,13 +125,11 @@ struct ReachabilityTests {
     private static func holding(_ table: String, of site: Site, _ body: () async throws -> Void) async throws {
         let holder = try PostgresConnection(configuration: .init(connectionString: site.database.url))
         try await holder.open()
-        do {
+        try await run {
             try await holder.execute(script: "BEGIN; LOCK TABLE \(table) IN ACCESS EXCLUSIVE MODE")
             try await body()
+        } finally: {
             await holder.close()
-        } catch {
-            await holder.close()
-            throw error
         }
     }
 

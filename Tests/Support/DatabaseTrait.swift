@@ -17,11 +17,11 @@ package struct DatabaseTrait: TestTrait, SuiteTrait, TestScoping {
         guard testCase != nil else { return try await function() }
         let server = try await PrivatePostgres.shared
         let database = try await server.database(template)
-        do { try await TestDatabase.$current.withValue(database, operation: function) } catch {
+        try await run {
+            try await TestDatabase.$current.withValue(database, operation: function)
+        } finally: {
             try await server.drop(database)
-            throw error
         }
-        try await server.drop(database)
     }
 }
 

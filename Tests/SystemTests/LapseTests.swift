@@ -187,7 +187,16 @@ struct LapseTests {
                 _ = try await world.reconcile(user)
             }
             try await world.work(setup)
-            #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'free'") == 5)
+            let lapsed: PostgresQuery = "SELECT count(*) FROM users WHERE type = 'free'"
+            let first = try await world.number(lapsed)
+            #expect(first == 5)
+
+            // Hours later the day's allowance is still used up.
+            try await world.pool.query("UPDATE entitlement_sync.brake_minute SET minute = minute - interval '2 hours'")
+            for user in users { _ = try await world.reconcile(user) }
+            try await world.work(setup)
+            let later = try await world.number(lapsed)
+            #expect(later == 5)
         }
     }
 }

@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Logging
+import TestSupport
 import Testing
 
 @testable import Transport
@@ -14,15 +15,12 @@ func withTransport<Value>(
     _ body: (HTTPTransport) async throws -> Value
 ) async throws -> Value {
     let transport = HTTPTransport(configuration: configuration, logger: quietLogger)
-    let result: Result<Value, any Error>
-    do {
-        result = .success(try await body(transport))
-    } catch {
-        result = .failure(error)
+    return try await run {
+        try await body(transport)
+    } finally: {
+        await transport.shutdown()
+        await server.stop()
     }
-    await transport.shutdown()
-    await server.stop()
-    return try result.get()
 }
 
 extension HTTPTransport {

@@ -15,16 +15,14 @@ struct ConsoleAttackTests {
         try await ConsoleSite.with { console in
             try await console.makeCase()
             let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .silent)
-            do {
+            try await run {
                 let nobody = ConsoleVisitor(console: console, transport: transport, cookie: nil)
                 var bea = nobody
                 let answer = try await bea.signIn("bea", code: console.bea.code(later: 1))
                 try #require(answer.status == 303 && bea.cookie != nil, "\(answer)")
                 try await body(console, bea, nobody)
+            } finally: {
                 await transport.shutdown()
-            } catch {
-                await transport.shutdown()
-                throw error
             }
         }
     }

@@ -14,12 +14,10 @@ struct ConsoleWaiverTests {
         try await ConsoleSite.with(settings: ["TRANSFER_OWNER_HOURS": "72"]) { console in
             try await console.makeCase()
             let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .silent)
-            do {
+            try await TestSupport.run {
                 try await Self.run(console, ConsoleVisitor(console: console, transport: transport, cookie: nil))
+            } finally: {
                 await transport.shutdown()
-            } catch {
-                await transport.shutdown()
-                throw error
             }
         }
     }

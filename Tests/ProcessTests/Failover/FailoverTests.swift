@@ -127,16 +127,14 @@ struct FailoverTests {
         // Most of the time everybody waits: others may work meanwhile.
         try await Turnstile.shared.pass {
             let cluster = try await PatroniCluster.start(synchronous: isSynchronous)
-            let result: Result<Void, any Error>
-            do {
-                try await body(cluster)
-                result = .success(())
-            } catch {
-                report(cluster.said)
-                result = .failure(error)
+            try await run {
+                do { try await body(cluster) } catch {
+                    report(cluster.said)
+                    throw error
+                }
+            } finally: {
+                await cluster.end()
             }
-            await cluster.end()
-            try result.get()
         }
     }
 

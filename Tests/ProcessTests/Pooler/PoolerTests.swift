@@ -6,12 +6,12 @@ import Testing
 /// Everything through a transaction pooler: what is left is what a run without one leaves.
 @Suite(.serialized)
 struct PoolerTests {
-    private static let crowd = Crowd(percent: Profile.isFull ? 100 : 40)
+    private static let crowd = Profile.isFull ? Crowd.usual : Crowd(percent: 12, latency: 175)
     /// Small batches and few jobs at once, so that workers come back for more all the time.
     private static let settings = FaultRuns.settings.merging(
         Profile.isFull
             ? ["WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50"]
-            : ["WORKER_CONCURRENCY": "80", "WORKER_BATCH": "20"]
+            : ["WORKER_CONCURRENCY": "30", "WORKER_BATCH": "10"]
     ) { $1 }
 
     @Test(

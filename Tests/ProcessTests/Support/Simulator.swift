@@ -67,15 +67,11 @@ func ask(
         authority: "127.0.0.1:\(port)",
         path: path
     )
-    let answer: HTTPExchange
-    do {
-        answer = try await transport.send(request, body: body.map { Array($0.utf8) }, timeout: limit)
-    } catch {
+    return try await run {
+        try await transport.send(request, body: body.map { Array($0.utf8) }, timeout: limit)
+    } finally: {
         await transport.shutdown()
-        throw error
     }
-    await transport.shutdown()
-    return answer
 }
 
 /// Waits for a line of a server's output that ends with its port.

@@ -32,16 +32,13 @@ package struct Browser: Sendable {
             await client.close()
             throw BrowserFailure("no browser: \(error)\n\(driver.log)")
         }
-        let result: Result<Value, any Error>
-        do {
+        return try await run {
             try await browser.apply(window)
-            result = .success(try await body(browser))
-        } catch {
-            result = .failure(error)
+            return try await body(browser)
+        } finally: {
+            // Also after a cancellation, which would otherwise leave it running.
+            await Task { await browser.end() }.value
         }
-        // Also after a cancellation, which would otherwise leave it running.
-        await Task { await browser.end() }.value
-        return try result.get()
     }
 
     private init(_ window: BrowserWindow, _ driver: ChromeDriver, _ client: WebDriverClient) async throws {

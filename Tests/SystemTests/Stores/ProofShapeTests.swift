@@ -137,10 +137,9 @@ import UserRequests
         let bytes = head + Array(repeating: [0xbe, 0x00, 0x3e], count: 81).joined()
         let receipt = Data(bytes).base64EncodedString()
         try #require(receipt.hasSuffix("A+"))
-        let written = receipt.replacing("+", with: " ")
         try await World.with { world in
             let read = try await world.texts(
-                "SELECT entitlement_sync.plain_proof('app_receipt', \(written)) ->> 'value'"
+                "SELECT entitlement_sync.plain_proof('app_receipt', \(receipt.replacing("+", with: " "))) ->> 'value'"
             )
             #expect(read == [receipt])
         }

@@ -45,8 +45,7 @@ struct EndpointSite: Sendable {
             configuration: HTTPTransportConfiguration(maxConnectionsPerHost: 256),
             logger: .silent
         )
-        let result: Result<Void, any Error>
-        do {
+        try await run {
             let proofs = try proofs(in: folder)
             var all = [
                 "HTTP_PORT": "0", "ADMIN_PORT": "0", "LOG_FORMAT": "json", "HTTP_REQUESTS_PER_MINUTE_PER_USER": "0",
@@ -66,12 +65,9 @@ struct EndpointSite: Sendable {
             } else {
                 try await Site.with(template, on: server, store: simulator.url, settings: all, act)
             }
-            result = .success(())
-        } catch {
-            result = .failure(error)
+        } finally: {
+            await transport.shutdown()
         }
-        await transport.shutdown()
-        try result.get()
     }
 
     /// What means access beside RevenueCat's entitlement.
