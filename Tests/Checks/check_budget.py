@@ -18,7 +18,7 @@ CEILINGS = {
     "lines of Sources": 61_761,
     "lines of Tests": 73_468,
     "lines of sql": 9_208,
-    "bytes of pages": 334_810,
+    "bytes of pages": 334_800,
     "doc comments that open with a question word, per thousand": 232,
     "banned words in Tests": 1_638,
 }

@@ -159,9 +159,9 @@ package actor DatabaseShelf {
                             ROW(c.oid, c.relname, c.relowner, c.relacl, c.reloptions, c.relrowsecurity), 0))
                    FROM pg_catalog.pg_class AS c WHERE c.oid >= 16384 AND c.relkind <> 't'
                     AND c.relpersistence <> 't'),
-                (SELECT sum(hash_record_extended(ROW(p.oid, p.proowner, p.proacl), 0))
+                (SELECT sum(hash_record_extended(ROW(p.oid, p.proname, p.pronamespace, p.proowner, p.proacl), 0))
                    FROM pg_catalog.pg_proc AS p WHERE p.oid >= 16384),
-                (SELECT sum(hash_record_extended(ROW(t.oid, t.tgfoid, t.tgtype, t.tgenabled), 0))
+                (SELECT sum(hash_record_extended(ROW(t.oid, t.tgname, t.tgfoid, t.tgtype, t.tgenabled), 0))
                    FROM pg_catalog.pg_trigger AS t),
                 (SELECT sum(hash_record_extended(ROW(t.oid, t.xmin), 0))
                    FROM pg_catalog.pg_constraint AS t WHERE t.oid >= 16384),
