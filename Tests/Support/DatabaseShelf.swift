@@ -12,7 +12,8 @@ package actor DatabaseShelf {
         /// The test's own.
         package let pool: PostgresPool
         package let workerPool: PostgresPool
-        fileprivate let print: String
+        /// Tells of everything that `reset` does not set back.
+        fileprivate let catalog: String
     }
 
     private let template: DatabaseTemplate
@@ -44,7 +45,7 @@ package actor DatabaseShelf {
         let database = try await PrivatePostgres.shared.database(template)
         let pool = PostgresPool(configuration: .test(at: database.url), logger: .quiet)
         let workerPool = PostgresPool(configuration: worker(database.url), logger: .quiet)
-        return Place(database: database, pool: pool, workerPool: workerPool, print: try await Self.print(pool))
+        return Place(database: database, pool: pool, workerPool: workerPool, catalog: try await Self.catalog(pool))
     }
 
     private func drop(_ place: Place) async throws {
@@ -57,7 +58,7 @@ package actor DatabaseShelf {
     private func reset(_ place: Place) async throws -> Bool {
         do {
             try await place.pool.query("SELECT kept.mend()")
-            guard try await Self.print(place.pool) == place.print else { return false }
+            guard try await Self.catalog(place.pool) == place.catalog else { return false }
             try await place.pool.query("SELECT kept.reset()")
             return true
         } catch {
@@ -66,13 +67,13 @@ package actor DatabaseShelf {
         }
     }
 
-    private static func print(_ pool: PostgresPool) async throws -> String {
-        try await pool.query("SELECT kept.print()").first?.decode(String.self) ?? ""
+    private static func catalog(_ pool: PostgresPool) async throws -> String {
+        try await pool.query("SELECT kept.catalog()").first?.decode(String.self) ?? ""
     }
 
     /// Keeps the template's rows and sequences, and sets a database back to them.
     ///
-    /// `mend` takes away functions, their triggers and tables that a test made, `reset` rows. `print` tells of all else, and changes
+    /// `mend` takes away functions, their triggers and tables that a test made, `reset` rows. `catalog` tells of all else, and changes
     /// with it. A table's mark tells whether its rows are those that were laid: a row that was written since has a transaction's
     /// number of its own, and one that was deleted is missing.
     private static let schema = """
@@ -153,7 +154,7 @@ package actor DatabaseShelf {
                 EXECUTE format('DROP TABLE %s', t.place);
             END LOOP;
         END $$;
-        CREATE FUNCTION kept.print() RETURNS text LANGUAGE sql AS $$
+        CREATE FUNCTION kept.catalog() RETURNS text LANGUAGE sql AS $$
             SELECT concat_ws(' ',
                 (SELECT sum(hash_record_extended(
                             ROW(c.oid, c.relname, c.relowner, c.relacl, c.reloptions, c.relrowsecurity), 0))

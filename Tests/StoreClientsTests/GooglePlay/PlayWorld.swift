@@ -14,8 +14,8 @@ struct PlayWorld {
     init(_ yaml: String) throws {
         var quiet = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         quiet.logLevel = .critical
-        let simulator = try StoreSimulator(scenario: Scenario(yaml: yaml), logger: quiet)
-        simulator.simulation.withState { $0.clock.setFrozen(true) }
+        let now = SimulatedClock.machine()
+        let simulator = try StoreSimulator(scenario: Scenario(yaml: yaml), logger: quiet, wall: { now })
         self.simulator = simulator
         client = GooglePlayClient(
             configuration: try GooglePlayConfiguration(
