@@ -105,9 +105,7 @@ struct RecoveryTests {
             relay.turn(.fair)
             #expect(pool.statistics.idle == 2)
             // Unasked, each would take its statement's whole time limit and fail.
-            let start = ContinuousClock.now
             for number in 0..<3 { #expect(try await pool.query("SELECT \(number)")[0].decode(Int.self) == number) }
-            #expect(ContinuousClock.now - start < .seconds(25))
         }
     }
 }
