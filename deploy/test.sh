@@ -131,46 +131,54 @@ case $sanitizer in
         ;;
 esac
 
+# checks: everything but the tests.
+checks() {
+    step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules Tests/Checks/alerts_test.yml' || true
+    step metrics python3 Tests/Checks/check_metrics.py || true
+    step clients python3 Tests/Checks/check_clients.py --compile || true
+    step words python3 Tests/Checks/check_words.py || true
+    step budget python3 Tests/Checks/check_budget.py --table || true
+    step docs python3 Tests/Checks/check_docs.py --site || true
+    step compose Tests/Checks/check_compose.py || true
+    step kubernetes python3 Tests/Checks/check_kubernetes.py || true
+    if [[ -n $products ]]; then
+        # shellcheck disable=SC2016 # It is the inner shell's to expand.
+        local make_and_check='deploy/sbom.py --binary "$1" --scratch-path "$2" >"$3" && deploy/sbom.py --check "$3"'
+        step sbom bash -c "$make_and_check" sbom "$products/entitlement-sync" "${scratch:-.build}" "$TMPDIR/sbom.cdx.json" || true
+    fi
+    step format swift format lint --strict --recursive Sources Tests Package.swift deploy/clients/swift/Sources || true
+}
+
 products=
 if step build swift build --build-tests --disable-xctest --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
     products=$(swift build --show-bin-path "${build_arguments[@]}")
-    if [[ -n $selected ]]; then
-        test_step test "${test_arguments[@]}" || true
-    else
-        # Tests of the program mostly wait; those of the other targets keep the processors busy beside them.
-        (
-            trap - EXIT
-            test_step ProcessTests --filter '^ProcessTests\.'
-        ) >"$TMPDIR/beside.log" 2>&1 &
-        beside=$!
-        at_exit stop_process "$beside" 5 TERM
-        test_step libraries --skip '^(ProcessTests|SystemTests|HistoryTests)\.' || true
+fi
+if [[ -z $products ]]; then
+    checks
+elif [[ -n $selected ]]; then
+    test_step test "${test_arguments[@]}" || true
+    checks
+else
+    # Tests of the program mostly wait; those of the other targets keep the processors busy beside them.
+    (
+        trap - EXIT
+        test_step ProcessTests --filter '^ProcessTests\.' || true
         test_step HistoryTests --filter '^HistoryTests\.' || true
-        test_step SystemTests --filter '^SystemTests\.' || true
-        wait "$beside" || true
-        cat "$TMPDIR/beside.log"
-        if [[ ${ENTITLEMENT_SYNC_TEST_PROFILE:-} == full && -z $sanitizer ]]; then
-            # The workers of SystemTests are composed as the program composes them.
-            step threads env --unset ENTITLEMENT_SYNC_TEST_PROFILE \
-                deploy/test.sh --sanitize thread ${scratch:+--scratch-path "$scratch-thread"} "${given[@]}" \
-                --filter '^(PostgresTests|WebAPITests|SystemTests)\.' || true
-        fi
+        checks
+    ) >"$TMPDIR/beside.log" 2>&1 &
+    beside=$!
+    at_exit stop_process "$beside" 5 TERM
+    test_step libraries --skip '^(ProcessTests|SystemTests|HistoryTests)\.' || true
+    test_step SystemTests --filter '^SystemTests\.' || true
+    wait "$beside" || true
+    cat "$TMPDIR/beside.log"
+    if [[ ${ENTITLEMENT_SYNC_TEST_PROFILE:-} == full && -z $sanitizer ]]; then
+        # The workers of SystemTests are composed as the program composes them.
+        step threads env --unset ENTITLEMENT_SYNC_TEST_PROFILE \
+            deploy/test.sh --sanitize thread ${scratch:+--scratch-path "$scratch-thread"} "${given[@]}" \
+            --filter '^(PostgresTests|WebAPITests|SystemTests)\.' || true
     fi
 fi
-step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules Tests/Checks/alerts_test.yml' || true
-step metrics python3 Tests/Checks/check_metrics.py || true
-step clients python3 Tests/Checks/check_clients.py --compile || true
-step words python3 Tests/Checks/check_words.py || true
-step budget python3 Tests/Checks/check_budget.py --table || true
-step docs python3 Tests/Checks/check_docs.py --site || true
-step compose Tests/Checks/check_compose.py || true
-step kubernetes python3 Tests/Checks/check_kubernetes.py || true
-if [[ -n $products ]]; then
-    # shellcheck disable=SC2016 # It is the inner shell's to expand.
-    make_and_check='deploy/sbom.py --binary "$1" --scratch-path "$2" >"$3" && deploy/sbom.py --check "$3"'
-    step sbom bash -c "$make_and_check" sbom "$products/entitlement-sync" "${scratch:-.build}" "$TMPDIR/sbom.cdx.json" || true
-fi
-step format swift format lint --strict --recursive Sources Tests Package.swift deploy/clients/swift/Sources || true
 python3 Tests/Checks/report_times.py "$results" || warn "the times could not be read"
 worst=0
 while read -r result; do
