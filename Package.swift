@@ -273,12 +273,25 @@ let package = Package(
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),
         tests("TransportTests", ["CLibCurl", "TestSupport", "Transport", httpTypes, logging, metrics, metricsTestKit]),
         tests(
+            "SignedTokensTests",
+            [
+                "Entitlements", "SignedTokens", "StoreEvents", "TestSupport", "TextFormats", "Transport", httpTypes,
+                logging, crypto, cryptoExtras,
+            ]
+        ),
+        tests(
             "StoreClientsTests",
             [
-                "Entitlements", "SignedTokens", "StoreClients", "StoreEvents", "StoreSimulator", "Telemetry",
-                "TestSupport",
+                "Entitlements", "SignedTokens", "StoreClients", "StoreSimulator", "Telemetry", "TestSupport",
                 "TextFormats", "Transport", httpTypes, logging, metrics, metricsTestKit, crypto, cryptoExtras, x509,
                 asn1,
+            ]
+        ),
+        tests(
+            "StoreEventsTests",
+            [
+                "Entitlements", "SignedTokens", "StoreClients", "StoreEvents", "StoreSimulator", "TestSupport",
+                httpTypes, logging, crypto,
             ]
         ),
         tests(

@@ -3,7 +3,6 @@ import Entitlements
 import Foundation
 import HTTPTypes
 @testable import SignedTokens
-@testable import StoreClients
 import Testing
 import Transport
 

@@ -116,7 +116,7 @@ import Testing
     }
 
     @Test func `104: what the store signs for a device is no notification`() async throws {
-        let simulator = try SimulatedAppStore(Self.scenario).simulator
+        let simulator = try Self.simulator()
         let proof = try #require(try simulator.appStoreProof(ofTransaction: "1009"))
         let refusal = await Self.refusal(Self.body(proof), try Self.notifications())
         #expect(refusal == Refusal.untrusted(.malformed))

@@ -8,7 +8,8 @@ import Testing
     /// What a type comes to.
     enum Effect: Sendable { case announcesAccess, check, nothing }
 
-    private static let user = Fixture.user
+    private static let user = "kQ3vZr8mT2fXw1LdYp6sNb4HcJe7"
+    private static let anonymous = "$RCAnonymousID:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
     private static let formerOwner = "mV8wPq2nRt5yUo1iAs4dFg7hJk3Z"
 
     static let example = #"""
@@ -182,7 +183,7 @@ import Testing
     // MARK: Ids
 
     @Test func `9, 11: every id of a customer is a candidate, in the order of its rank, anonymous ones apart`() throws {
-        let anonymous = Fixture.anonymous
+        let anonymous = Self.anonymous
         let event = try renewal(
             #""aliases":["c","\#(anonymous)","a"],"original_app_user_id":"b","app_user_id":"\#(anonymous)""#
         )
@@ -199,11 +200,11 @@ import Testing
 
     @Test func `what names no user of ours is followed by the purchase, where its store can be asked`() throws {
         let ids = #""original_transaction_id":"1","transaction_id":"2","environment":"SANDBOX""#
-        let unnamed = try renewal(#""app_user_id":"\#(Fixture.anonymous)","store":"APP_STORE",\#(ids)"#)
+        let unnamed = try renewal(#""app_user_id":"\#(Self.anonymous)","store":"APP_STORE",\#(ids)"#)
         #expect(unnamed.purchases.map(\.value) == ["1", "2"])
         #expect(unnamed.purchases.allSatisfy { $0.store == "app_store" && $0.environment == "sandbox" })
         #expect(try renewal(#""app_user_id":"ann","store":"APP_STORE",\#(ids)"#).purchases.isEmpty)
-        #expect(try renewal(#""app_user_id":"\#(Fixture.anonymous)","store":"STRIPE",\#(ids)"#).purchases.isEmpty)
+        #expect(try renewal(#""app_user_id":"\#(Self.anonymous)","store":"STRIPE",\#(ids)"#).purchases.isEmpty)
         let crowd = (0..<9).map { "\"$RCAnonymousID:\($0)\"" }.joined(separator: ",")
         #expect(try read(#"{"id":"t","type":"TRANSFER","transferred_to":[\#(crowd)]}"#).anonymous.count == 5)
     }

@@ -1,23 +1,22 @@
 import Foundation
-import TestSupport
 
 /// What is done to the texts that the decoders read, and how much of it.
-enum Mutations {
+package enum Mutations {
     /// Altered inputs for each kind of decoder: eight thousand, and a million in the long profile.
-    static let count = Profile.isFull ? 1_000_000 : 8_000
+    package static let count = Profile.isFull ? 1_000_000 : 8_000
 
     /// Altered texts whose signatures are looked at, which takes as long as a hundred that are only read.
-    static let signed = Profile.isFull ? 500_000 : 1_000
+    package static let signed = Profile.isFull ? 500_000 : 1_000
 
     /// Where a signed text is altered: in every place in the long profile, else in each fifth, with the first and the last.
-    static func places(of text: [UInt8]) -> [Int] {
+    package static func places(of text: [UInt8]) -> [Int] {
         text.indices.filter { Profile.isFull || $0 % 5 == 0 || $0 == text.count - 1 }
     }
 
     /// The bytes that JSON gives a meaning to, and some that are no UTF-8.
-    static let json = Array("{}[]\",:\\u0123456789-+.eEtfnTZ \n\0\u{1F}".utf8) + [0x80, 0xC2, 0xED, 0xF4, 0xFF]
+    package static let json = Array("{}[]\",:\\u0123456789-+.eEtfnTZ \n\0\u{1F}".utf8) + [0x80, 0xC2, 0xED, 0xF4, 0xFF]
     /// The bytes that a compact JWS is made of, its separators first, and some that it never holds.
-    static let jws = Array(".=-_AZaz09+/ \0".utf8) + [0xFF]
+    package static let jws = Array(".=-_AZaz09+/ \0".utf8) + [0xFF]
 
     /// Alters a text in one to five places: bits, bytes, pieces that go, come twice or change their place.
     ///
@@ -26,7 +25,7 @@ enum Mutations {
     ///   - interesting: bytes that are written over others or between them.
     ///   - random: where and what.
     /// - Returns: the text as altered; now and then it is the same.
-    static func alter(_ seed: [UInt8], _ interesting: [UInt8], _ random: inout SeededGenerator) -> [UInt8] {
+    package static func alter(_ seed: [UInt8], _ interesting: [UInt8], _ random: inout SeededGenerator) -> [UInt8] {
         var bytes = seed
         for _ in 0...random.below(4) where !bytes.isEmpty {
             let index = random.below(bytes.count)
@@ -53,7 +52,7 @@ enum Mutations {
 
     /// Whether Foundation takes a text for JSON, but for two things that it refuses and that lose no event: halves of
     /// surrogate pairs, and numbers beyond a double.
-    static func isJSON(_ body: [UInt8]) -> Bool {
+    package static func isJSON(_ body: [UInt8]) -> Bool {
         let text = Data(mended(body))
         return (try? JSONSerialization.jsonObject(with: text, options: .fragmentsAllowed)) != nil
     }

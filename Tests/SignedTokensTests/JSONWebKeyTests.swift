@@ -2,7 +2,6 @@ import Crypto
 import CryptoExtras
 import Foundation
 @testable import SignedTokens
-@testable import StoreClients
 import Testing
 @testable import TextFormats
 

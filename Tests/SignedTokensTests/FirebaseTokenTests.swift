@@ -4,7 +4,6 @@ import Entitlements
 import Foundation
 import HTTPTypes
 @testable import SignedTokens
-@testable import StoreClients
 import TestSupport
 import Testing
 import Transport

@@ -4,6 +4,7 @@ import Foundation
 @testable import StoreClients
 @testable import StoreEvents
 import StoreSimulator
+import TestSupport
 
 /// One moment for all that is signed, so that a test can name it.
 private let signedAtMs = Int64(Date().timeIntervalSince1970 * 1000)
@@ -52,6 +53,10 @@ extension AppStoreNotices {
         )
     }
 
+    static func simulator() throws -> StoreSimulator {
+        try StoreSimulator(scenario: Scenario(yaml: scenario), logger: .quiet)
+    }
+
     static func refusal(_ body: [UInt8], _ notifications: AppStoreNotifications) async -> Refusal? {
         do throws(Refusal) {
             _ = try await notifications.event(body)
@@ -64,7 +69,7 @@ extension AppStoreNotices {
 
     /// What the store would post.
     func webhook(_ request: AppStoreWebhookRequest) throws -> [UInt8] {
-        Array(try SimulatedAppStore(Self.scenario).simulator.appStoreWebhook(request).body.utf8)
+        Array(try Self.simulator().appStoreWebhook(request).body.utf8)
     }
 
     /// Signs as the store does.

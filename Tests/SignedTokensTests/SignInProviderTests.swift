@@ -3,7 +3,6 @@ import Entitlements
 import Foundation
 import HTTPTypes
 @testable import SignedTokens
-@testable import StoreClients
 import Testing
 
 /// The team's identity provider: who signs in by a genuine answer, and that no other answer signs anyone in.

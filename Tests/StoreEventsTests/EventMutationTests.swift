@@ -147,7 +147,7 @@ import Testing
         type: String,
         share: Int
     ) async throws {
-        let simulator = try SimulatedAppStore(AppStoreNotificationTests.scenario).simulator
+        let simulator = try AppStoreNotificationTests.simulator()
         let request = AppStoreWebhookRequest(type: type, transaction: type == "TEST" ? nil : "1009")
         let genuine = Array(try simulator.appStoreWebhook(request).body.utf8)
         let signed = try #require(signedText(genuine))

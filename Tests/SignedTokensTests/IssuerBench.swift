@@ -3,7 +3,6 @@ import CryptoExtras
 import Foundation
 import HTTPTypes
 import Logging
-@testable import StoreClients
 import Synchronization
 @testable import Transport
 

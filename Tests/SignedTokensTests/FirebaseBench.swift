@@ -5,7 +5,6 @@ import Foundation
 import HTTPTypes
 import Logging
 @testable import SignedTokens
-@testable import StoreClients
 import Synchronization
 import TestSupport
 @testable import Transport

@@ -3,7 +3,6 @@ import Foundation
 import HTTPTypes
 import Logging
 @testable import SignedTokens
-@testable import StoreClients
 @testable import StoreEvents
 import TestSupport
 import Testing
