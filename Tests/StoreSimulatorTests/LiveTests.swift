@@ -5,7 +5,7 @@ import Testing
 
 @testable import StoreSimulator
 
-@Suite("A listening simulator", .timeLimit(.minutes(1)))
+@Suite("A listening simulator", .timeLimit(.minutes(10)))
 struct LiveTests {
     private static let scenario = """
         project: p1

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ConcurrencyTests {
     @Test(arguments: [4, 64])
     func `a thousand requests at once are all answered`(connections: Int) async throws {

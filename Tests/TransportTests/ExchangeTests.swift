@@ -3,7 +3,7 @@ import Testing
 
 @testable import Transport
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ExchangeTests {
     @Test func `a response arrives with its status, fields and body`() async throws {
         let server = try TestServer(

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-@Suite(.timeLimit(.minutes(1)), .serialized)
+@Suite(.timeLimit(.minutes(10)), .serialized)
 struct TLSTests {
     @Test func `a certificate that nobody vouches for is refused`() async throws {
         try await withServer { server in
