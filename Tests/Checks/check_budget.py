@@ -16,7 +16,7 @@ from check_words import ROOT, banned, files
 # What a part may have at the most. Lines are of Swift or SQL, without blank ones and comments.
 CEILINGS = {
     "lines of Sources": 61_761,
-    "lines of Tests": 73_464,
+    "lines of Tests": 73_463,
     "lines of sql": 9_208,
     "bytes of pages": 334_800,
     "doc comments that open with a question word, per thousand": 232,

@@ -172,7 +172,8 @@ BEGIN
     END IF;
     IF dense ~ '^MI[A-Za-z0-9+/=_-]+$' AND (kind = 'app_receipt' OR length(dense) > 1000 OR dense ~ '[+/=]')
        OR kind = 'app_receipt' AND NOT is_wrapped THEN
-        receipt := receipt_text(inner_text);
+        -- A space at the end may have been a plus.
+        receipt := receipt_text(CASE WHEN is_wrapped THEN inner_text ELSE ltrim(value, E' \t\r\n') END);
         -- Base64 of JSON, of a property list or of base64 is no receipt.
         RETURN CASE WHEN receipt !~ '^(e[wy]|TUl)'
                     THEN jsonb_build_object('store', 'app_store', 'kind', 'app_receipt', 'value', receipt) END;
@@ -268,9 +269,9 @@ BEGIN
         size := CASE get_byte(head, 1) WHEN 130 THEN 4 + get_byte(head, 2) * 256 + get_byte(head, 3)
                                        ELSE 5 + (get_byte(head, 2) * 256 + get_byte(head, 3)) * 256 + get_byte(head, 4) END;
         size := (size * 4 + 2) / 3;
-        -- Form encoding turns a plus into a space, and trimming takes those at the end away.
-        IF length(dense) <> size AND spaced LIKE '% %' AND length(spaced) BETWEEN size - 2 AND size THEN
-            dense := rpad(replace(spaced, ' ', '+'), size, '+');
+        -- Form encoding turns a plus into a space.
+        IF length(dense) <> size AND length(replace(spaced, ' ', '+')) = size THEN
+            dense := replace(spaced, ' ', '+');
         END IF;
         IF length(dense) <> size THEN
             RETURN NULL;

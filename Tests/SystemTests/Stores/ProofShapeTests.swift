@@ -129,19 +129,18 @@ import UserRequests
         }
     }
 
-    @Test func `a receipt that ends with a plus is whole, although forms made that a space that was trimmed`()
-        async throws
-    {
+    @Test func `a receipt whose last plus a form made a space is whole, and cut off without it`() async throws {
         // A sequence of 245 bytes.
         let head: [UInt8] = [0x30, 0x82, 0x00, 0xf5, 0xfb, 0xef]
-        let bytes = head + Array(repeating: [0xbe, 0x00, 0x3e], count: 81).joined()
-        let receipt = Data(bytes).base64EncodedString()
+        let receipt = Data(head + Array(repeating: [0xbe, 0x00, 0x3e], count: 81).joined()).base64EncodedString()
+        let form = receipt.replacing("+", with: " ")
+        let cut = String(form.dropLast())
         try #require(receipt.hasSuffix("A+"))
         try await World.with { world in
             let read = try await world.texts(
-                "SELECT entitlement_sync.plain_proof('app_receipt', \(receipt.replacing("+", with: " "))) ->> 'value'"
+                "SELECT concat(entitlement_sync.plain_proof('app_receipt', t) ->> 'value') FROM unnest(\([form, cut])) AS t"
             )
-            #expect(read == [receipt])
+            #expect(read == [receipt, ""])
         }
     }
 
