@@ -2,14 +2,15 @@
 # Builds everything, runs every test, checks the format, the words, the clients for apps, the docs, the alerts, the manifests and
 # the bill of materials. The tests start a PostgreSQL of their own.
 #
-#   deploy/test.sh [--full] [swift build arguments] [--filter REGEX | --skip REGEX]...
+#   deploy/test.sh [--full] [-c CONFIGURATION] [-j JOBS] [-X... VALUE]... [--filter REGEX | --skip REGEX]...
 #
-#   --full                        the long profile: more seeds, more users, more kills; then, without further arguments, the
-#                                 bounded profile of PostgresTests, WebAPITests and SystemTests under the thread sanitizer
+#   --full                        the full profile: more seeds, more users, more kills; then, unless --filter, --skip or --sanitize
+#                                 is given, the bounded profile of PostgresTests, WebAPITests and SystemTests under the thread
+#                                 sanitizer
 #   --sanitize thread | address   under that sanitizer, in a build of its own (.build-thread, .build-address) unless
 #                                 --scratch-path names another
 #
-# Ends with the time that each step took and the slowest tests, and with the status of the first step that failed.
+# Prints the time that each step took and the slowest tests, and exits with the status of the first step that failed.
 
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -45,10 +46,16 @@ while (($#)); do
             shift
             ;;
         --configuration=* | --jobs=*) build_arguments+=("$1") ;;
-        *)
-            test_arguments+=("$1")
+        --filter | --skip)
+            test_arguments+=("$1" "${2:?a value has to follow $1}")
+            selected=1
+            shift
+            ;;
+        --filter=* | --skip=*)
+            test_arguments+=("${1%%=*}" "${1#*=}")
             selected=1
             ;;
+        *) fail "unknown argument: $1; see deploy/test.sh --help" 64 ;;
     esac
     shift
 done
@@ -71,17 +78,17 @@ export TMPDIR
 chmod 711 "$TMPDIR"
 at_exit rm -rf "$TMPDIR"
 at_exit stop_strays 0 INT TERM
-# All at once, tests with servers and processes of their own leave each other no time on a small machine.
 export NO_COLOR=1
+# If too many tests with servers run at once, they exceed their time limits on a small machine.
 export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=${SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH:-4}
-# One file for each step that has ended: `times` has the seconds on the clock and of the processors, `status` and `failure` are
-# there after a failure, `events` and `turns` are what the tests of the step tell of themselves.
+# Files of each step: `log`; `times`, the clock and the processor time at its start and end; `status` and `failure` after a
+# failure; `events` and `turns`, which its tests write.
 results=$TMPDIR/results
 mkdir -p "$results"
 
 # processor_seconds: the time that the machine's processors have worked since it started, for users and the system. That of a
 # process and its children would leave out the servers and browsers of tests, which detach.
-processor_seconds() { awk -v "hz=$(getconf CLK_TCK)" '/^cpu /{ print ($2 + $3 + $4 + $7 + $8) / hz }' /proc/stat; }
+processor_seconds() { awk -v "hz=$(getconf CLK_TCK)" '/^cpu /{ printf "%.2f\n", ($2 + $3 + $4 + $7 + $8) / hz }' /proc/stat; }
 
 # step NAME COMMAND [ARGUMENT]...: a failure is remembered with the lines that tell of it.
 step() {
@@ -104,8 +111,8 @@ step() {
     return "$status"
 }
 
-# test_step NAME ARGUMENT...: runs the tests that the arguments select. It starts their program itself: `swift test` would plan
-# the build first, each time, which takes longer than most targets do.
+# test_step NAME ARGUMENT...: runs the tests that the arguments select. It starts the test executable: `swift test` plans the build
+# each time, which takes longer than most targets' tests.
 test_step() {
     local name=$1
     shift
@@ -149,17 +156,26 @@ checks() {
     step format swift format lint --strict --recursive Sources Tests Package.swift deploy/clients/swift/Sources || true
 }
 
+# stop_beside: ends what still runs beside the tests, and shows what it said.
+stop_beside() {
+    [[ -n $beside ]] || return 0
+    stop_process "$beside" 5 TERM
+    cat "$TMPDIR/beside.log"
+}
+
 products=
 if step build swift build --build-tests --disable-xctest --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
     products=$(swift build --show-bin-path "${build_arguments[@]}")
 fi
+expected=(build format)
 if [[ -z $products ]]; then
     checks
 elif [[ -n $selected ]]; then
     test_step test "${test_arguments[@]}" || true
     checks
 else
-    # Tests of the program mostly wait; those of the other targets keep the processors busy beside them.
+    expected+=(ProcessTests HistoryTests libraries SystemTests)
+    # ProcessTests mostly wait: they, HistoryTests and the checks run in the background.
     (
         trap - EXIT
         test_step ProcessTests --filter '^ProcessTests\.' || true
@@ -167,10 +183,11 @@ else
         checks
     ) >"$TMPDIR/beside.log" 2>&1 &
     beside=$!
-    at_exit stop_process "$beside" 5 TERM
+    at_exit stop_beside
     test_step libraries --skip '^(ProcessTests|SystemTests|HistoryTests)\.' || true
     test_step SystemTests --filter '^SystemTests\.' || true
     wait "$beside" || true
+    beside=
     cat "$TMPDIR/beside.log"
     if [[ ${ENTITLEMENT_SYNC_TEST_PROFILE:-} == full && -z $sanitizer ]]; then
         # The workers of SystemTests are composed as the program composes them.
@@ -179,6 +196,13 @@ else
             --filter '^(PostgresTests|WebAPITests|SystemTests)\.' || true
     fi
 fi
+# Whatever ended without a word is a failure too.
+for name in "${expected[@]}"; do
+    [[ -e $results/$name.times ]] || {
+        printf '1\n' >"$results/$name.status"
+        printf '%s never came to its end\n' "$name" >"$results/$name.failure"
+    }
+done
 python3 Tests/Checks/report_times.py "$results" || warn "the times could not be read"
 worst=0
 while read -r result; do
