@@ -71,7 +71,8 @@ struct DatabaseFaultTests {
                 overTCP: true,
                 user: condition.user
             )
-            for command in Command.share(place, of: Self.conditions.count) where condition.concerns(command) {
+            let commands = Command.share(place, of: Self.conditions.count) { Self.conditions[$1].concerns($0) }
+            for command in commands {
                 try await command.expectFailure(settings, code: condition.code, naming: condition.texts)
             }
             #expect(try await site.content() == before)

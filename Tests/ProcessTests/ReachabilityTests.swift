@@ -6,7 +6,7 @@ import Testing
 /// Databases that cannot be reached, that do not answer, and tables that somebody holds.
 struct ReachabilityTests {
     private static func onServer(_ place: Int) -> [Command] {
-        Command.share(place, of: 6).filter { $0.need != .nothing }
+        Command.share(place, of: 6) { command, _ in command.need != .nothing }
     }
 
     @Test(

@@ -5,7 +5,12 @@ import Testing
 
 /// What people mistype: flags, arguments, settings and data.
 struct UsageTests {
-    @Test("An unknown flag is a usage error that names the flag", arguments: Command.share(0, of: 3))
+    /// With an unknown flag, or with a malformed configuration.
+    private static func commands(_ place: Int) -> [Command] {
+        Command.share(place, of: 2) { command, place in place == 0 || command.need != .nothing }
+    }
+
+    @Test("An unknown flag is a usage error that names the flag", arguments: commands(0))
     func unknownFlag(command: Command) async throws {
         var command = command
         command.words.append("--no-such-flag")
@@ -47,10 +52,7 @@ struct UsageTests {
         #expect(ending.err.hasPrefix("entitlement-sync: ") && ending.err.contains(text), "\(ending)")
     }
 
-    @Test(
-        "Every fault of the configuration is listed at once",
-        arguments: Command.share(1, of: 3).filter { $0.need != .nothing }
-    )
+    @Test("Every fault of the configuration is listed at once", arguments: commands(1))
     func malformedConfiguration(command: Command) async throws {
         let settings = [
             "DATABASE_URL": "hunter2", "WORKER_BATCH": "0", "LOG_LEVEL": "loud", "REVENUECAT_API_KEY": "sk_hunter2",

@@ -57,10 +57,17 @@ struct Command: Sendable, CustomStringConvertible {
         Command("bench", "--jobs", "1000", "--output", "json", need: .server),
     ]
 
-    /// The commands that are tried in one of several situations which all of them meet alike: all in the full profile, else a
-    /// share, so that each command is tried in one situation.
-    static func share(_ place: Int, of situations: Int) -> [Command] {
-        Profile.isFull ? all : all.indices.filter { $0 % situations == place }.map { all[$0] }
+    /// The commands that are tried in one of several situations: in the full profile all that it concerns, else a share of
+    /// them, so that each command is tried in one of the situations that concern it.
+    static func share(
+        _ place: Int,
+        of situations: Int,
+        concerned: (Command, Int) -> Bool = { _, _ in true }
+    ) -> [Command] {
+        all.enumerated().filter { index, command in
+            let places = (0..<situations).filter { concerned(command, $0) }
+            return places.contains(place) && (Profile.isFull || places[index % places.count] == place)
+        }.map(\.element)
     }
 
     /// Runs it, and expects one clear error in its own words, the code given, and nothing else.
