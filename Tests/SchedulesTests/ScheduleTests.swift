@@ -171,7 +171,7 @@ import Testing
         #expect(try utc("0 0 29 2 *").next(after: at("9999-01-01T00:00:00Z")) == nil, "the year 10000 is too far")
     }
 
-    @Test(.timeLimit(.minutes(10)))
+    @Test(.timeLimit(.minutes(1)))
     func `A far slot is found without stepping through the years`() throws {
         let schedule = Schedule(try CronExpression("59 * 29 2 */7"), in: try TimeZoneName("America/New_York"))
         let start = try at("2088-03-01T12:00:00Z")

@@ -2,13 +2,13 @@ import Foundation
 
 /// What is done to the texts that the decoders read, and how much of it.
 package enum Mutations {
-    /// Altered inputs for each kind of decoder: eight thousand, and a million in the long profile.
+    /// Altered inputs for each kind of decoder: eight thousand, and a million in the full profile.
     package static let count = Profile.isFull ? 1_000_000 : 8_000
 
-    /// Altered texts whose signatures are looked at, which takes as long as a hundred that are only read.
+    /// Altered texts whose signatures are checked, which takes as long as a hundred that are only read.
     package static let signed = Profile.isFull ? 500_000 : 1_000
 
-    /// Where a signed text is altered: in every place in the long profile, else in each fifth, with the first and the last.
+    /// Where a signed text is altered: in every place in the full profile, else in every fifth, with the first and the last.
     package static func places(of text: [UInt8]) -> [Int] {
         text.indices.filter { Profile.isFull || $0 % 5 == 0 || $0 == text.count - 1 }
     }
@@ -43,6 +43,24 @@ package enum Mutations {
             }
         }
         return bytes
+    }
+
+    /// Alters a compact JWS, again and again.
+    ///
+    /// - Parameters:
+    ///   - genuine: the text that is signed.
+    ///   - seed: what is altered, and how.
+    /// - Returns: `signed` altered texts, without those that are the same.
+    package static func forgeries(of genuine: String, seed: UInt64) -> some Sequence<String> {
+        let text = Array(genuine.utf8)
+        return sequence(state: (number: 0, random: SeededGenerator(seed: seed))) { state in
+            while state.number < signed {
+                state.number += 1
+                let altered = alter(text, jws, &state.random)
+                if altered != text { return String(decoding: altered, as: UTF8.self) }
+            }
+            return nil
+        }
     }
 
     /// The end of a piece that begins at an index: mostly short, as few bytes as an element or a field has.

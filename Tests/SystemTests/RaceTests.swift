@@ -284,7 +284,7 @@ struct RaceTests {
         }
     }
 
-    @Test(.timeLimit(.minutes(10)))
+    @Test(.timeLimit(.minutes(2)))
     func `37, 82: a verdict on a reading that is older than what others wrote is not written`() async throws {
         let users = ["ann", "bob"]
         try await World.with(customers: users.map { "{id: \($0), state: active}" }) { world in

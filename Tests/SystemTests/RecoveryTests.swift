@@ -113,7 +113,7 @@ struct RecoveryTests {
         }
     }
 
-    @Test(.timeLimit(.minutes(10)))
+    @Test(.timeLimit(.minutes(2)))
     func `168: on a server that takes no writes nothing is decided; on the primary it is`() async throws {
         let primary = try await PrivatePostgres.start()
         try await World.with(customers: ["{id: ann, state: active}"], on: primary) { world in

@@ -131,7 +131,7 @@ struct ConnectionTests {
                     try await Task.sleep(for: .milliseconds(300))
                 }
                 let waits = try await group.reduce(into: [Duration]()) { $0.append($1) }.sorted()
-                #expect(waits.filter { $0 < .seconds(12) }.count == 2, "\(waits)")
+                #expect(waits.filter { $0 < .seconds(6) }.count == 2, "\(waits)")
             }
             #expect(streams.dropFirst(2).allSatisfy { !$0.isWhole }, "waits and streams have places of their own")
             try await endpoint.close()
